@@ -2,7 +2,7 @@
 
 use linerate_tests::support::program::{Ended, launch, linerate, run};
 use linerate_tests::support::records::{self, Record, assert_same_frames, assert_times_never_go_back};
-use linerate_tests::support::{Scratch, corpus, frames, has_tools, is_root, skip, tool};
+use linerate_tests::support::{Scratch, corpus, frames, has_tools, is_root, may_change_user, tool};
 use rustix::fs::{CWD, FileType, mknodat};
 use std::fs;
 use std::io::Write;
@@ -39,6 +39,27 @@ fn two_files_are_merged_by_time() {
         tool("mergecap", &["-F", "nsecpcap", "-w", &merged, &left, &right]);
         assert!(records::read(&merged) == records::read(&output));
     }
+}
+
+#[test]
+fn a_directory_is_read_as_its_capture_files() {
+    let scratch = Scratch::new();
+    let (file, all) = sample(&scratch);
+    let [folder, empty, output] = ["kept", "empty", "out.pcap"].map(|name| scratch.file(name));
+    for folder in [&folder, &empty] {
+        fs::create_dir(folder).unwrap();
+    }
+    for (name, rest) in [("b.pcap", 0), ("a.pcap", 1)] {
+        let part = all.iter().enumerate().filter(|(at, _)| at % 2 == rest).map(|(_, one)| one.clone());
+        records::write(&format!("{folder}/{name}"), &part.collect::<Vec<_>>());
+    }
+    fs::write(format!("{folder}/notes.txt"), "not a capture").unwrap();
+    for words in [&["merge", &folder, "-w", &output][..], &["capture", "-r", &folder, "-w", &output]] {
+        run(words).good().says("kept: 1 other file not read");
+        assert!(records::read(&output) == all, "{words:?}");
+    }
+    run(&["count", &empty]).with_status(1).says("empty: a directory without capture files");
+    run(&["capture", "-i", "lo", "-r", &file, "-w", &output]).with_status(2).says("leave out the files (-r)");
 }
 
 /// `offset=` corrects the clock of one port, so that its packets merge in the right order.
@@ -181,8 +202,8 @@ fn existing_file_is_truncated_and_keeps_its_inode() {
 
 #[test]
 fn new_file_belongs_to_the_target_user() {
-    if !is_root() {
-        return skip("becoming another user needs root");
+    if !may_change_user() {
+        return;
     }
     let scratch = Scratch::new();
     let (file, _) = sample(&scratch);

@@ -2,6 +2,7 @@
 
 pub mod bridge;
 pub mod capture;
+mod capture_files;
 pub mod check;
 pub mod count;
 pub mod ctl;

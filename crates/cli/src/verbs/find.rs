@@ -1,12 +1,11 @@
 //! `linerate find`: packets of recorded captures by time and filter, reading only the parts that can have matches.
 
-mod files;
 mod index;
 mod report;
 
-use self::files::{SearchFiles, files};
 use self::report::FindJson;
 use super::capture::FileFormat;
+use super::capture_files::{SearchFiles, search};
 use super::inputs::{UserArgs, check_filter, check_output};
 use super::units::count;
 use crate::exit::{Exit, usage};
@@ -194,7 +193,7 @@ impl Args {
             Some(format) => format.of(path)?,
             None => Format::of_path(path).map_err(|error| usage(format!("{error}; use another name or --format")))?,
         };
-        let found = files(places)?;
+        let found = search(places)?;
         let specs: Vec<Spec> = found.files.iter().map(|path| Spec::file(path)).collect();
         self.write.iter().try_for_each(|path| check_output(&specs, path))?;
         if self.make_index && !filter.is_empty() {

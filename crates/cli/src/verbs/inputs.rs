@@ -10,8 +10,9 @@ mod other_inputs;
 pub(super) use self::file_conflicts::{check_distinct, check_output};
 pub(super) use self::hints::notes_of;
 use self::kinds::is_port;
-pub(super) use self::kinds::{are_live, is_file, link};
+pub(super) use self::kinds::{are_live, check_filter, is_file, link};
 pub(super) use self::open_ports::check_take;
+use super::capture_files;
 use super::tcpdump_compat::TcpdumpArgs;
 use super::units::count;
 use crate::exit::{Exit, usage};
@@ -20,9 +21,7 @@ use crate::signals::read_text;
 use crate::view::file_progress::FileProgress;
 use crate::view::terminal::fail;
 use linerate_backends::REGISTRY;
-use linerate_burst::LinkType;
 use linerate_engine::{Receive, RunReport, Selection, Stop, WaitStrategy};
-use linerate_filter::Filter;
 use linerate_port::{RxOptions, RxPort, Spec};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,13 +30,14 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Input")]
 pub(super) struct InputArgs {
-    /// Ports or capture files, unless given by -i or -r; then the filter (pcap-filter(7))
+    /// Ports, capture files or directories of them, unless given by -i or -r; then the filter (pcap-filter(7))
     #[arg(value_name = "PORT|FILE|FILTER", help_heading = None::<&str>)]
     words: Vec<String>,
     /// Port to receive from; repeatable, or several with commas; any is every interface that is up
     #[arg(short = 'i', long = "port", value_name = "PORT", value_delimiter = ',')]
     ports: Vec<String>,
-    /// Capture file to read instead (- for standard input), also .gz, .zst or .lz4; repeatable, or -r *.pcap
+    /// Capture file to read instead (- for standard input), also .gz, .zst or .lz4, or a directory; repeatable, or
+    /// -r *.pcap
     #[arg(short = 'r', long = "read", value_name = "FILE")]
     read: Vec<String>,
     /// Filter text, instead of trailing arguments
@@ -127,12 +127,12 @@ pub(super) struct Inputs {
 impl InputArgs {
     /// Finds ports among the words, and mistakes before anything is opened.
     pub(super) fn check(&self) -> anyhow::Result<Inputs> {
-        let mut left_out = Vec::new();
         let given = self.filter_text()?;
         let (files, words) = self.words.split_at(self.leading_files());
         // Indexes are next to their files, as in `print DIR/*`.
         let files = files.iter().filter(|file| !file.ends_with(".idx"));
         let read: Vec<String> = self.read.iter().chain(files).cloned().collect();
+        let (read, mut left_out) = capture_files::expand(read)?;
         if self.ports.is_empty() && read.is_empty() {
             hints::missing_file(words)?;
         }
@@ -140,6 +140,7 @@ impl InputArgs {
         if let Some(direction) = &self.direction {
             any::set_direction(&mut specs, direction)?;
         }
+        kinds::check_mixed(&specs)?;
         check_filter(&filter, &specs).map_err(|error| hints::misplaced(words, is_port).map_or(error, usage))?;
         let duration = self.duration.map(|s| span("--duration", s)).transpose()?;
         Ok(Inputs { specs, filter, frames: self.packets.filter(|packets| *packets > 0), duration, left_out })
@@ -157,7 +158,9 @@ impl InputArgs {
     fn leading_files(&self) -> usize {
         // After `-r FILE`, a word is rather part of the filter than a file of this name.
         let exists = if self.read.is_empty() { hints::is_file } else { hints::is_capture_file };
-        let files = self.words.iter().take_while(|word| exists(word) && !is_port(word)).count();
+        let is_directory = |at, word: &str| (at == 0 || word.contains('/')) && Path::new(word).is_dir();
+        let is_input = |(at, word): &(usize, &String)| (exists(word) || is_directory(*at, word)) && !is_port(word);
+        let files = self.words.iter().enumerate().take_while(is_input).count();
         if self.ports.is_empty() { files } else { 0 }
     }
 
@@ -231,9 +234,7 @@ impl ReceiveArgs {
         };
         check_take(self.take, &inputs.specs)?;
         let ports = open_ports::open(&inputs.specs, &options, is_merged)?;
-        let mut notes: Vec<String> = ports.iter().flat_map(notes_of).chain(inputs.left_out.iter().cloned()).collect();
-        let is_mixed = inputs.specs.iter().any(is_file) && !inputs.are_files();
-        notes.extend(is_mixed.then(|| "capture files and live ports are read in one run".to_owned()));
+        let notes: Vec<String> = ports.iter().flat_map(notes_of).chain(inputs.left_out.iter().cloned()).collect();
         Ok((ports, notes))
     }
 
@@ -256,18 +257,6 @@ impl ReceiveArgs {
         let proven = run.quiesced && run.ledger.lost() == 0 && run.ledger.imbalances().is_empty();
         if self.lossless && !proven { Exit::Lost } else { Exit::Done }
     }
-}
-
-/// Link types that filters differ on: Ethernet, IP without a link header, Linux cooked, 802.11. A filter invalid for
-/// all of them is invalid for every file.
-const LINK_TYPES: [LinkType; 4] = [LinkType::ETHERNET, LinkType::RAW, LinkType(113), LinkType(105)];
-
-/// Finds mistakes in a filter before anything is opened; the link types of files are not known yet.
-pub(super) fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
-    let files_only = specs.iter().all(is_file);
-    let links = if files_only { &LINK_TYPES[..] } else { &LINK_TYPES[..1] };
-    let mut errors: Vec<_> = links.iter().filter_map(|link| Filter::compile(filter, link.0).err()).collect();
-    if errors.len() < links.len() { Ok(()) } else { Err(usage(errors.swap_remove(0))) }
 }
 
 /// Converts seconds given as an option.
@@ -349,10 +338,9 @@ mod tests {
             ("x0", &["packet:x0"][..], ""),
             ("lo lo", &["packet:lo", "packet:lo"], ""),
             ("x0,y0@0-3 tcp or udp", &["packet:x0", "packet:y0@0-3"], "tcp or udp"),
-            ("x0 packet:y0?lanes=1 pcap:f,mem:m ip", &["packet:x0", "packet:y0?lanes=1", "pcap:f", "mem:m"], "ip"),
+            ("x0 packet:y0?lanes=1 shm:f,mem:m ip", &["packet:x0", "packet:y0?lanes=1", "shm:f", "mem:m"], "ip"),
             ("x0 ether host 02:00:00:00:00:01", &["packet:x0"], "ether host 02:00:00:00:00:01"),
             ("x0 ip6 host fe80::1", &["packet:x0"], "ip6 host fe80::1"),
-            ("-i x0 -r f ip", &["pcap:f", "packet:x0"], "ip"),
             ("dpdk:a0,size=60,copy=1@0-1,x0 ip", &["dpdk:a0,size=60,copy=1@0-1", "packet:x0"], "ip"),
             (
                 "-i x0,dpdk:a0,mac=02:00:00:00:00:01,dpdk:b0",

@@ -83,7 +83,7 @@ format and compression. The other options of linerate capture work too.";
 pub const MERGE_HELP: &str = "\
 Examples:
   linerate merge a.pcap b.pcapng -w both.pcapng
-  linerate merge day/*.pcapng -w dns.pcapng.zst udp port 53
+  linerate merge day/ -w dns.pcapng.zst udp port 53
 Packets are in the order of their times. Arguments are capture files, then the
 filter. The name of the output gives format and compression. The other options
 of linerate capture work too.";
@@ -93,9 +93,9 @@ pub fn shown(listed: &'static [&'static str]) -> impl Fn(Arg) -> Arg {
     let prints = listed.contains(&"ports");
     move |option| {
         let option = match option.get_id().as_str() {
-            "words" if !prints => {
-                option.value_name("FILE|FILTER").help("Capture files; then the filter (pcap-filter(7))")
-            }
+            "words" if !prints => option
+                .value_name("FILE|FILTER")
+                .help("Capture files or directories of them; then the filter (pcap-filter(7))"),
             "quiet" if prints => option.help("Print less of each packet, like tcpdump -q, and no report"),
             "ledger" if prints => {
                 option.help("Print more of each packet, like tcpdump -v, and the whole packet accounting")

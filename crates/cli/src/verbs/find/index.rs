@@ -1,9 +1,9 @@
 //! `--make-index`: builds indexes of files that lack one.
 
-use super::files::SearchFiles;
 use super::report::Notes;
 use crate::exit::{Exit, error_text};
 use crate::privileges::Identity;
+use crate::verbs::capture_files::SearchFiles;
 use crate::view::rates::counted;
 use crate::view::terminal::{fail, print_stderr, row_line, shown};
 use linerate_burst::input::open_regular;

@@ -1,7 +1,7 @@
 //! Report of a search: notes on files, and the result.
 
 use super::FindOptions;
-use super::files::SearchFiles;
+use crate::verbs::capture_files::SearchFiles;
 use crate::view::rates::{counted, grouped, stated};
 use crate::view::terminal::{fail, print_stderr, shown};
 use linerate_burst::{Count, Kind, Ledger, Stage};

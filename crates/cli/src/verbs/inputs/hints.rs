@@ -41,11 +41,8 @@ pub(super) fn misplaced(words: &[String], is_port: fn(&str) -> bool) -> Option<S
     misplaced_file(word).or_else(|| misspelled_interface(word).filter(|_| is_only))
 }
 
-/// Returns an error if the first word looks like a capture file that does not exist, or is a directory.
+/// Returns an error if the first word looks like a capture file that does not exist.
 pub(super) fn missing_file(words: &[String]) -> anyhow::Result<()> {
-    if let Some(word) = words.first().filter(|word| Path::new(word).is_dir() && !is_port(word)) {
-        return Err(usage(format!("{word}: a directory; name its files, as in {}/*", word.trim_end_matches('/'))));
-    }
     match words.first().filter(|word| is_file_name(word) && !is_port(word)) {
         Some(word) => Err(usage(format!("{word}: no such file"))),
         None => Ok(()),

@@ -1,8 +1,10 @@
-//! Kinds of ports: interfaces, files, tunnels.
+//! Kinds of ports: interfaces, files, tunnels; their link types.
 
+use crate::exit::usage;
 use linerate_backends::REGISTRY;
 use linerate_backends::inventory::is_here;
 use linerate_burst::LinkType;
+use linerate_filter::Filter;
 use linerate_port::{Spec, Target};
 
 /// Returns whether a word is a port, not part of a filter: it starts with a backend's scheme or is an interface of this
@@ -27,6 +29,27 @@ pub(in crate::verbs) fn are_live<'a>(specs: impl IntoIterator<Item = &'a Spec>) 
 /// dropped.
 pub(in crate::verbs) fn is_file(spec: &Spec) -> bool {
     REGISTRY.file(spec).is_some()
+}
+
+/// Refuses files next to live ports: their packets have no time in common, and the run would not end with the files.
+pub(super) fn check_mixed(specs: &[Spec]) -> anyhow::Result<()> {
+    let files = specs.iter().filter(|spec| is_file(spec)).count();
+    if files == 0 || files == specs.len() {
+        return Ok(());
+    }
+    Err(usage("capture files and ports in one run; leave out the files (-r) or the ports (-i)"))
+}
+
+/// Link types that filters differ on: Ethernet, IP without a link header, Linux cooked, 802.11. A filter invalid for
+/// all of them is invalid for every file.
+const LINK_TYPES: [LinkType; 4] = [LinkType::ETHERNET, LinkType::RAW, LinkType(113), LinkType(105)];
+
+/// Finds mistakes in a filter before anything is opened; the link types of files are not known yet.
+pub(in crate::verbs) fn check_filter(filter: &str, specs: &[Spec]) -> anyhow::Result<()> {
+    let files_only = specs.iter().all(is_file);
+    let links = if files_only { &LINK_TYPES[..] } else { &LINK_TYPES[..1] };
+    let mut errors: Vec<_> = links.iter().filter_map(|link| Filter::compile(filter, link.0).err()).collect();
+    if errors.len() < links.len() { Ok(()) } else { Err(usage(errors.swap_remove(0))) }
 }
 
 /// Returns the link type of a port.

@@ -12,7 +12,8 @@ impl InputArgs {
     /// Refuses flow records where packets are read.
     pub(crate) fn refuse_records(&self) -> anyhow::Result<()> {
         let mut all = self.ports.iter().chain(&self.read).chain(self.words.first());
-        let is_stored = |path: &str| path.ends_with(".parquet") || path.ends_with('/') || Path::new(path).is_dir();
+        let is_directory = |path: &str| self.ports.iter().any(|port| port == path) && Path::new(path).is_dir();
+        let is_stored = |path: &str| path.ends_with(".parquet") || is_directory(path);
         let is_sent =
             |path: &str| path.starts_with("ipfix://") || path.starts_with("ipfix+tls://") || path.ends_with(".ipfix");
         match all.find(|name| is_stored(name) || is_sent(name)) {

@@ -1,5 +1,6 @@
-//! Files to search: named ones, and capture files of directories.
+//! Capture files by name, and those of directories.
 
+use crate::view::rates::counted;
 use linerate_pcap::Compression;
 use linerate_pcap::recording::PARTIAL_ENDING;
 use std::collections::BTreeSet;
@@ -13,7 +14,7 @@ const ENDINGS: [&str; 3] = ["pcap", "pcapng", "cap"];
 /// Maximum depth of directories.
 const DEEPEST: usize = 32;
 
-/// Files to search.
+/// Capture files that were found.
 #[derive(Debug, Default)]
 pub(super) struct SearchFiles {
     /// In order of their names.
@@ -24,8 +25,8 @@ pub(super) struct SearchFiles {
     pub unread: Vec<String>,
 }
 
-/// Finds the files that these words name.
-pub(super) fn files(words: &[String]) -> anyhow::Result<SearchFiles> {
+/// Finds the files that these words name, and the capture files below directories among them.
+pub(super) fn search(words: &[String]) -> anyhow::Result<SearchFiles> {
     let (mut found, mut seen) = (SearchFiles::default(), BTreeSet::new());
     for word in words {
         let path = Path::new(word);
@@ -49,6 +50,27 @@ pub(super) fn files(words: &[String]) -> anyhow::Result<SearchFiles> {
         }
     }
     Ok(found)
+}
+
+/// Replaces each directory by the capture files below it. Returns notes on other files.
+pub(super) fn expand(words: Vec<String>) -> anyhow::Result<(Vec<String>, Vec<String>)> {
+    let (mut files, mut notes) = (Vec::new(), Vec::new());
+    for word in words {
+        if !Path::new(&word).is_dir() {
+            files.push(word);
+            continue;
+        }
+        let found = search(std::slice::from_ref(&word))?;
+        if let Some(reason) = found.unread.into_iter().next() {
+            anyhow::bail!(reason);
+        }
+        if found.files.is_empty() {
+            anyhow::bail!("{word}: a directory without capture files; linerate query reads flow records");
+        }
+        notes.extend((found.others > 0).then(|| format!("{word}: {} not read", counted(found.others, "other file"))));
+        files.extend(found.files);
+    }
+    Ok((files, notes))
 }
 
 impl SearchFiles {
