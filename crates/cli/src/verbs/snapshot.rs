@@ -97,7 +97,8 @@ impl FlowQuery {
                 "filter" => ask.filter = value,
                 "sort" => {
                     let known = Sort::ALL.into_iter().find(|sort| sort.name() == value);
-                    ask.sort = known.ok_or("sort: invalid value; expected bits, packets, flows, again or total\n")?;
+                    let names = Sort::ALL.map(Sort::name).join(", ");
+                    ask.sort = known.ok_or_else(|| format!("sort: invalid value; expected one of {names}\n"))?;
                 }
                 "top" => {
                     let rows = value.parse().ok().filter(|rows| (1..=MOST_ROWS).contains(rows));

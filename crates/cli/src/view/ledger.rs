@@ -92,7 +92,7 @@ pub fn run(run: &RunReport, body: &str, is_whole: bool) -> String {
 /// Returns the report of a run that checks streams: `body` has their losses, the accounting those of this host.
 pub fn checked(run: &RunReport, body: &str, is_whole: bool) -> String {
     let accounting = if is_short(&run.ledger, run.quiesced, is_whole) {
-        line(&run.ledger, "none dropped by this host")
+        line(&run.ledger, NOT_DROPPED)
     } else {
         whole(&run.ledger, run.quiesced)
     };
@@ -128,6 +128,9 @@ impl LedgerJson {
     }
 }
 
+/// Fate of packets that may be lost elsewhere.
+const NOT_DROPPED: &str = "none dropped by this host";
+
 /// Returns events, one line each, without those that were already printed, and without the failure, which is printed last.
 pub fn events(events: &[String], failure: Option<&impl ToString>) -> String {
     let failure = failure.map(ToString::to_string);
@@ -142,7 +145,12 @@ pub fn is_void(ledger: &Ledger, failure: Option<&impl ToString>) -> bool {
 
 /// Returns the accounting as text: the whole table if requested or if packets were lost, else one line.
 pub fn print(ledger: &Ledger, quiesced: bool, is_whole: bool) -> String {
-    if is_short(ledger, quiesced, is_whole) { line(ledger, "0 lost") } else { whole(ledger, quiesced) }
+    if !is_short(ledger, quiesced, is_whole) {
+        return whole(ledger, quiesced);
+    }
+    // Only a receiver knows whether packets that were sent are lost.
+    let sends = ledger.accounts().iter().find(|account| account.stage != Stage::Nic).map(|first| first.stage);
+    line(ledger, if sends == Some(Stage::Send) { NOT_DROPPED } else { "0 lost" })
 }
 
 fn is_short(ledger: &Ledger, quiesced: bool, is_whole: bool) -> bool {

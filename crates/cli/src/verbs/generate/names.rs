@@ -85,10 +85,13 @@ impl Names {
 
     /// Returns the result of the check as text.
     pub(super) fn checked(&self, summary: &Summary, rows: Vec<StreamRow>) -> String {
-        let FrameCounts { sent, received, lost, .. } = summary.counts;
+        let FrameCounts { sent, received, lost, duplicated, .. } = summary.counts;
         let sent = sent.unwrap_or_default();
+        // Each packet counts once, however often it was received.
+        let once = sent.saturating_sub(lost);
+        let more = if duplicated > 0 { format!(", {} duplicated", grouped(duplicated)) } else { String::new() };
         let mut text =
-            format!("{} of {} received, {} lost\n", grouped(received), counted(sent, "packet"), grouped(lost));
+            format!("{} of {} received, {} lost{more}\n", grouped(once), counted(sent, "packet"), grouped(lost));
         if received == 0 && sent > 0 {
             text += "  nothing received: check that the link between the --to and --check ports is up\n";
         }
