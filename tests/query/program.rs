@@ -245,6 +245,8 @@ fn columns_without_a_value_are_named() {
     let text = run(&["query", &folder, "tcp_state = S0"]).good().output;
     assert!(text.starts_with("0 of 3 records matched"), "{text}");
     assert!(text.contains("no record has a value of tcp_state (recorded with flows --level tcp)\n"), "{text}");
+    let text = run(&["query", &folder, "--by", "tls_server_name"]).good().output;
+    assert!(text.contains("no record has a value of tls_server_name (recorded with flows --names)\n"), "{text}");
     let (_, summary) = groups(&[&folder, "tcp_state = S0 or tls_server_name ~ example"], &[]);
     assert_eq!(summary["absent"], serde_json::json!(["tcp_state", "tls_server_name"]));
 }

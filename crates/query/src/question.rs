@@ -383,6 +383,12 @@ impl Question {
         keys.chain(time).chain(sums.iter().flat_map(Slot::columns)).chain([own("tunnel_kind")]).collect()
     }
 
+    /// Returns the columns that the user named: keys and filter.
+    pub fn named_columns(&self) -> BTreeSet<Id> {
+        let keys = self.keys.iter().flat_map(|key| [key.id(0), key.id(1)]);
+        keys.chain(self.filter.columns()).collect()
+    }
+
     /// Returns all columns that are read for unstored records.
     pub fn columns(&self) -> Vec<Id> {
         let mut ids = self.group_columns();

@@ -31,7 +31,7 @@ pub struct Scan {
     pub rows: u64,
     /// Records in all row groups of the opened files.
     pub stored: u64,
-    /// Columns of the filter that have a value in some record.
+    /// Columns of keys and filter that have a value in some record.
     pub present: BTreeSet<Id>,
     /// The first errors of files that were not read completely.
     pub failures: Vec<String>,
@@ -143,8 +143,7 @@ impl Store {
             let mut wanted = question.group_columns();
             wanted.extend(list.iter().flat_map(|_| asked.best.columns()));
             let wanted: Vec<Id> = wanted.into_iter().collect();
-            while let Some((number, file, group)) = self.next(&waiting, &changed, &mut scan, &question.filter, goes_on)
-            {
+            while let Some((number, file, group)) = self.next(&waiting, &changed, &mut scan, question, goes_on) {
                 let mut show = |batch: &Batch, chosen: Option<&[bool]>, at: usize| {
                     asked.add(batch, chosen);
                     if list.is_some() {
@@ -180,7 +179,7 @@ impl Store {
         waiting: &Mutex<WorkQueue>,
         changed: &Condvar,
         scan: &mut Scan,
-        filter: &Filter,
+        question: &Question,
         goes_on: KeepRunning<'_>,
     ) -> Option<(usize, Arc<File>, usize)> {
         let mut state = locked(waiting);
@@ -209,14 +208,14 @@ impl Store {
                 Ok(file) => {
                     let file = Arc::new(file);
                     for group in 0..file.groups() {
-                        let may_have = survive(|| Ok(file.may_have(group, filter))).unwrap_or(true);
+                        let may_have = survive(|| Ok(file.may_have(group, &question.filter))).unwrap_or(true);
                         if may_have {
                             found.push((number, Arc::clone(&file), group));
                         } else {
                             scan.count(GroupOutcome::Passed, 0);
                         }
                     }
-                    scan.open(&file, &filter.columns());
+                    scan.open(&file, &question.named_columns());
                 }
                 Err(error) => scan.fail(stored, &error),
             }

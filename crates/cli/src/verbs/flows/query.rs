@@ -337,9 +337,9 @@ impl QueryResult {
         }
     }
 
-    /// Returns the columns of the filter without a value in any record.
+    /// Returns the columns of keys and filter without a value in any record.
     fn absent(&self) -> impl Iterator<Item = &'static Column> {
-        let named = if self.scan.stored == 0 { BTreeSet::new() } else { self.question.filter.columns() };
+        let named = if self.scan.stored == 0 { BTreeSet::new() } else { self.question.named_columns() };
         named.into_iter().filter(|id| !self.scan.present.contains(id)).map(|id| &columns::all()[id])
     }
 

@@ -126,8 +126,8 @@ fn scaled(value: f64) -> String {
     }
 }
 
-/// Formats a time as exactly as steps of this length need.
-fn moment(time: u64, every: u64) -> String {
+/// Formats a time (UTC) as exactly as steps of this length need.
+pub(super) fn moment(time: u64, every: u64) -> String {
     let (seconds, nanos) = (time / 1_000_000_000, time % 1_000_000_000);
     let [year, month, day] = date(seconds);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);

@@ -1,7 +1,7 @@
 //! Report of flows: text.
 
 use super::output::{Tee, Totals};
-use super::query_output::of_one;
+use super::query_output::{moment, of_one};
 use super::workers;
 use crate::view::rates::{Rates, counted, grouped, stated};
 use crate::view::table::table;
@@ -147,16 +147,20 @@ pub(super) fn ranked(top: &[Flow], title: &str, sort: Option<&Measure>) -> Strin
     }
     let sort = sort.filter(|measure| !["records", "packets", "bytes", "duration"].contains(&measure.name()));
     let values = sort.map(|measure| (measure, measure.of_flows(top)));
-    let mut heads = vec!["", title, "", "protocol", "packets", "bytes", "packets rev", "bytes rev", "seconds"];
+    let mut heads = vec!["", title, "", "protocol", "start", "packets", "bytes", "packets rev", "bytes rev", "seconds"];
     heads.extend(sort.map(Measure::name));
     let has_names = top.iter().any(|flow| site(flow).is_some());
-    let names = heads.len();
+    let has_states = top.iter().any(|flow| flow.tcp.is_some());
+    let texts = heads.len();
+    if has_states {
+        heads.push("state");
+    }
     if has_names {
         heads.push("name");
     }
     // Two IPv6 addresses are wider than many terminals.
-    let mut rows = table(&heads, 4).with_single_key();
-    rows.set_left(names);
+    let mut rows = table(&heads, 5).with_single_key();
+    (texts..heads.len()).for_each(|column| rows.set_left(column));
     for (place, flow) in top.iter().enumerate() {
         let [orig, resp] = flow.sides;
         let mut row = vec![
@@ -164,6 +168,8 @@ pub(super) fn ranked(top: &[Flow], title: &str, sort: Option<&Measure>) -> Strin
             end(flow.ends[0]),
             end(flow.ends[1]),
             protocol(flow.protocol),
+            // In milliseconds, as nfdump prints it; -w has all digits.
+            moment(flow.first().0 / 1_000_000 * 1_000_000, 1),
             grouped(orig.packets),
             grouped(orig.frame_bytes),
             grouped(resp.packets),
@@ -171,6 +177,9 @@ pub(super) fn ranked(top: &[Flow], title: &str, sort: Option<&Measure>) -> Strin
             format!("{:.3}", flow.last().since(flow.first()).as_secs_f64()),
         ];
         row.extend(values.as_ref().map(|(measure, values)| of_one(measure, values[place])));
+        if has_states {
+            row.push(flow.tcp.as_ref().map_or("", |tcp| tcp.state.name()).to_owned());
+        }
         if has_names {
             row.push(site(flow).unwrap_or_default().to_owned());
         }
