@@ -59,7 +59,7 @@ fn a_directory_is_read_as_its_capture_files() {
         assert!(records::read(&output) == all, "{words:?}");
     }
     run(&["count", &empty]).with_status(1).says("empty: a directory without capture files");
-    run(&["capture", "-i", "lo", "-r", &file, "-w", &output]).with_status(2).says("leave out the files (-r)");
+    run(&["capture", "-i", "lo", "-r", &file, "-w", &output]).with_status(2).says("leave out the file or the port");
 }
 
 /// `offset=` corrects the clock of one port, so that its packets merge in the right order.

@@ -149,7 +149,8 @@ impl InputArgs {
     /// Reads words without a port as a filter for Ethernet, if neither port nor file is named.
     pub(super) fn filter_only(&mut self) {
         let is_named = !self.ports.is_empty() || !self.read.is_empty();
-        if !is_named && self.words.first().is_none_or(|word| !word.split(',').all(is_port)) {
+        let is_input = |word: &String| word.split(',').all(is_port) || hints::is_capture_file(word);
+        if !is_named && !self.words.first().is_some_and(is_input) {
             self.ports.push("null:filter".to_owned());
         }
     }

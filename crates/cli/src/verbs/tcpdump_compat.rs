@@ -67,6 +67,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["ovs"], "switch"),
     (&["iftop", "monitor"], "top"),
     (&["version"], "--version"),
+    (&["-h", "--help"], "help"),
 ];
 
 /// Commands that this program lacks, and the remedy; some are missing only in builds without their feature.

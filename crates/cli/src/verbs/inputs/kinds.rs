@@ -6,6 +6,7 @@ use linerate_backends::inventory::is_here;
 use linerate_burst::LinkType;
 use linerate_filter::Filter;
 use linerate_port::{Spec, Target};
+use std::path::Path;
 
 /// Returns whether a word is a port, not part of a filter: it starts with a backend's scheme or is an interface of this
 /// host.
@@ -31,13 +32,16 @@ pub(in crate::verbs) fn is_file(spec: &Spec) -> bool {
     REGISTRY.file(spec).is_some()
 }
 
-/// Refuses files next to live ports: their packets have no time in common, and the run would not end with the files.
+/// Refuses recorded files next to interfaces: their packets have no time in common, and the run would not end with the
+/// files.
 pub(super) fn check_mixed(specs: &[Spec]) -> anyhow::Result<()> {
-    let files = specs.iter().filter(|spec| is_file(spec)).count();
-    if files == 0 || files == specs.len() {
-        return Ok(());
+    let is_recorded = |spec| REGISTRY.file(spec).is_some_and(|path| Path::new(&path).is_file());
+    match specs.iter().find(|spec| is_recorded(spec)).filter(|_| are_live(specs)) {
+        Some(file) => {
+            Err(usage(format!("{file}: a capture file next to an interface; leave out the file or the port")))
+        }
+        None => Ok(()),
     }
-    Err(usage("capture files and ports in one run; leave out the files (-r) or the ports (-i)"))
 }
 
 /// Link types that filters differ on: Ethernet, IP without a link header, Linux cooked, 802.11. A filter invalid for
