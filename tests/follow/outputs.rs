@@ -155,6 +155,9 @@ fn summary_counts_all_streams_and_lists_the_longest() {
         (&"linerate/streams/1".into(), &4.into(), &10.into())
     );
     assert_eq!((&found["balanced"], found["longest"].as_array().unwrap().len()), (&true.into(), 4));
+    let found = run(&["streams", "-r", &input, "--json", "--top", "1"]).good().json();
+    assert_eq!(found["longest"].as_array().unwrap().len(), 1);
+    run(&["streams", "-r", &input, "--top", "3"]).good().shows("3 of 4 streams listed; --top N lists more");
     let folder = scratch.file("only");
     run(&["streams", "-q", "-r", &input, "-w", &folder, "port", "1001"]).good();
     assert_eq!(indexed(&folder).len(), 2);

@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Number of streams with most bytes in the report.
+/// Default number of streams with most bytes in the report.
 const LONGEST: usize = 10;
 
 /// Output of streams.
@@ -125,6 +125,8 @@ pub struct FollowReport {
 struct RankedOutput {
     out: Box<dyn StreamOutput>,
     longest: Vec<Summary>,
+    /// Maximum length of `longest`.
+    most: usize,
 }
 
 impl Output for RankedOutput {
@@ -143,13 +145,13 @@ impl Output for RankedOutput {
 
     fn end(&mut self, summary: &Summary) {
         self.out.end(summary);
-        let least = self.longest.last().map_or(0, |last| last.tally.bytes);
-        if self.longest.len() < LONGEST || summary.tally.bytes > least {
+        let rank = |one: &Summary| (u64::MAX - one.tally.bytes, one.about.stream);
+        let at = self.longest.partition_point(|one| rank(one) < rank(summary));
+        if at < self.most {
             // Without its gaps, which may be millions.
             let Summary { about, other, ending, times, tally, gaps: _, missing_at_end } = *summary;
-            self.longest.push(Summary { about, other, ending, times, tally, gaps: Vec::new(), missing_at_end });
-            self.longest.sort_by_key(|one| (u64::MAX - one.tally.bytes, one.about.stream));
-            self.longest.truncate(LONGEST);
+            self.longest.insert(at, Summary { about, other, ending, times, tally, gaps: Vec::new(), missing_at_end });
+            self.longest.truncate(self.most);
         }
     }
 }
@@ -161,7 +163,7 @@ impl FollowConsumer {
             selector: Selector::new(Selection { slice: None, ..selection }),
             follow: Follow::new(config),
             arrivals: Arrivals::default(),
-            out: RankedOutput { out, longest: Vec::new() },
+            out: RankedOutput { out, longest: Vec::new(), most: LONGEST },
             progress: Progress::new(),
             picks: Vec::new(),
             taken: Frames::default(),
@@ -173,6 +175,12 @@ impl FollowConsumer {
     /// Publishes the totals in `progress`.
     pub fn progress(mut self, progress: Arc<Progress>) -> Self {
         self.progress = progress;
+        self
+    }
+
+    /// Sets the number of streams in the report; the default is 10.
+    pub fn top(mut self, most: usize) -> Self {
+        self.out.most = most;
         self
     }
 

@@ -40,7 +40,7 @@ const USUAL: &[(&str, &[&str])] = &[
     ("query", &["since", "until", "by", "top", "sort", "sum", "every", "csv", "write", "json", "quiet"]),
     ("collect", &["duration", "write", "tls", "by", "top", "sort", "json", "quiet"]),
     ("top", &["ports", "from", "duration", "by", "sort", "top", "names", "interval", "once", "json"]),
-    ("streams", &["ports", "read", "duration", "write", "follow", "form", "json", "quiet"]),
+    ("streams", &["ports", "read", "duration", "write", "follow", "form", "top", "json", "quiet"]),
     (
         "generate",
         &[

@@ -85,6 +85,10 @@ pub struct Args {
     /// Maximum number of files; later streams are not written, and the exit status is 1
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = count)]
     max_files: u64,
+    /// List N streams, those with most bytes (1 to 10000)
+    #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "follow",
+          value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    top: u16,
     /// Print the summary as one JSON document (schema linerate/streams/1)
     #[arg(long)]
     json: bool,
@@ -150,7 +154,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let news = args.show.news(is_silent);
     let live = Live::start_reading(&progress, "followed", interval, inputs.reading());
     let answers = answer(&progress, "followed", String::new)?;
-    let mut following = FollowConsumer::new(config, inputs.selection(), out).progress(Arc::clone(&progress));
+    let mut following =
+        FollowConsumer::new(config, inputs.selection(), out).progress(Arc::clone(&progress)).top(args.top.into());
     let run = args.receive.run(&inputs, ports, stop).run(&mut [&mut following]);
     drop((live, answers, news));
     let followed = following.done();

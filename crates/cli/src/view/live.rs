@@ -160,6 +160,8 @@ fn print_line(
     let share = reading.and_then(FileProgress::share);
     let how = match share {
         Some(share) => file_progress::progress_text(share, started.elapsed()),
+        // A sender counts its losses at the end.
+        None if verb == "sent" => format!("{:>11} L1", rates.l1()),
         None => format!("{:>11} L1  {} lost", rates.l1(), grouped(read(&progress.lost))),
     };
     print_stderr(format_args!(

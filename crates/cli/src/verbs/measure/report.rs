@@ -354,7 +354,8 @@ pub(super) fn line(size: u64, row: &Row) -> String {
     let mut line = format!(
         "{size:>6}{trial:>6} {test:<12}{:>12}{duration_s:>8.2}{:>12}{:>10.4}{p99:>9}\n",
         grouped(offered.round() as u64),
-        grouped(account.counts.lost),
+        // Frames that the tester did not send count as lost, as in the ratio.
+        grouped(account.counts.lost + account.counts.unsent),
         account.counts.loss_ratio * 100.0,
     );
     if let Some(own) = &account.tester {

@@ -140,7 +140,13 @@ pub(super) fn summary(followed: &FollowReport, target: Option<&str>) -> String {
         }
     }
     text += &followed.notes.iter().map(|note| format!("  {note}\n")).collect::<String>();
-    text + &longest(&followed.longest)
+    text += &longest(&followed.longest);
+    let (all, listed) = (counts.streams, followed.longest.len() as u64);
+    if 0 < listed && listed < all {
+        let all = counted(all, "stream");
+        text += &format!("  {} of {all} listed; --top N lists more, -w DIR writes all\n", grouped(listed));
+    }
+    text
 }
 
 fn longest(streams: &[Summary]) -> String {
