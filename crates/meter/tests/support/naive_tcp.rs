@@ -355,8 +355,7 @@ impl Naive {
         ];
         let is_answered = sent(responder, "sh");
         let is_tried = sent(originator, "s") && !is_answered && !resets[0] && !fins[0];
-        let is_established =
-            [sent(originator, "s") && is_answered || sent(originator, "ad") && is_answered, is_answered];
+        let is_established = [sent(originator, "sad") && is_answered, is_answered];
         let is_half =
             [!resets[0] && !fins[0] && !is_established[0] && !is_tried, !resets[1] && !fins[1] && !is_established[1]];
         let acknowledges_only = sent(originator, "s") && !sent(responder, "d");
