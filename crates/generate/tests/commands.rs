@@ -361,3 +361,44 @@ fn late_sender_does_not_catch_up_before_a_pause() {
     traffic.tell(Command { at: 2_000_000_000, which: StreamSelection::All, action: Action::Resume });
     assert_eq!(traffic.offer(2_000_000_000, Nanos(START)).unwrap().len(), 1);
 }
+
+/// Whatever was commanded to one of two streams at the maximum rate, both are sent equally often.
+#[test]
+fn streams_at_the_maximum_rate_take_turns() {
+    let one = |stream: u32| StreamSelection::Some([stream].into());
+    for stream in [0, 1] {
+        for actions in [
+            vec![Action::Rate(Rate::Top)],
+            vec![Action::Pause, Action::Resume],
+            vec![Action::Stop, Action::Start([7].into())],
+        ] {
+            let dice = &mut Dice(1);
+            let mut set = set(dice, false);
+            set.streams = (0..2)
+                .map(|id| Stream {
+                    rate: Rate::Top,
+                    shape: Shape::Even,
+                    count: None,
+                    span: Span::ALWAYS,
+                    ..self::stream(dice, id, false)
+                })
+                .collect();
+            let mut traffic = Traffic::commanded(&set, SenderPart::WHOLE).unwrap();
+            let mut send = |at: u64, command: Option<Command>| {
+                command.into_iter().for_each(|command| traffic.tell(command));
+                for _ in 0..20 {
+                    let taken = traffic.offer(at, Nanos(START)).unwrap().len();
+                    traffic.consume(taken);
+                }
+                <[u64; 2]>::try_from(traffic.sent_per_stream()).unwrap()
+            };
+            send(1, None);
+            for (at, action) in (1_000_000..).step_by(1_000_000).zip(&actions) {
+                send(at, Some(Command { at, which: one(stream), action: action.clone() }));
+            }
+            let (before, after) = (send(9_000_000, None), send(10_000_000, None));
+            let [first, second] = [after[0] - before[0], after[1] - before[1]];
+            assert!(first > 1 && first.abs_diff(second) <= 1, "{actions:?}: {first} and {second}");
+        }
+    }
+}

@@ -96,12 +96,20 @@ impl Interleave {
                 self.start(&mut commanded, command);
             }
         }
+        self.take_turns(at);
         for round in self.rounds.iter_mut().filter(|round| round.is_late()) {
             round.retire(&self.counts, self.news.as_mut());
         }
         self.rounds.retain(|round| !round.members.is_empty());
         self.heap = first_turns(&self.rounds);
         self.commanded = Some(commanded);
+    }
+
+    /// Lets streams at the maximum rate take turns from now on, however many frames each has sent: otherwise only the
+    /// one whose due times began to count first would be sent.
+    fn take_turns(&mut self, at: f64) {
+        let unpaced = self.rounds.iter_mut().filter(|round| round.clock.is_idle() && round.paused.is_none());
+        unpaced.for_each(|round| round.clock.set_due(at.max(round.clock.due())));
     }
 
     /// Returns whether streams have due times of their own when running.
