@@ -5,13 +5,14 @@ use linerate_backends::{open_rx, open_tx};
 use linerate_burst::{Count, Ledger, Nanos};
 use linerate_engine::clock::now;
 use linerate_port::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort};
+use linerate_tests::support::wait_until;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::{Errno, pread, pwrite};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg,
-    socket_with,
+    SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg,
+    shutdown, socket_with,
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -151,15 +152,27 @@ impl Socket {
     /// Returns the reason that the other end gave before it closed the connection.
     pub(super) fn closing_reason(&self) -> String {
         let mut reason = String::new();
-        while let Some((bytes, _)) = self.receive() {
-            if bytes.is_empty() {
-                return reason;
+        let mut is_closed = false;
+        // A process that another test starts has a copy of each socket until it executes its program.
+        wait_until("the other end has closed the connection", || {
+            while let Some((bytes, _)) = self.receive() {
+                is_closed = bytes.is_empty();
+                match bytes.first() {
+                    None => break,
+                    Some(8) => reason = String::from_utf8_lossy(&bytes[6..]).trim_end_matches('\0').to_owned(),
+                    Some(_) => {}
+                }
             }
-            if bytes[0] == 8 {
-                reason = String::from_utf8_lossy(&bytes[6..]).trim_end_matches('\0').to_owned();
-            }
-        }
-        panic!("the other end did not close the connection; it sent {reason:?}")
+            is_closed
+        });
+        reason
+    }
+}
+
+impl Drop for Socket {
+    /// Disconnects also where a process that another test starts has a copy.
+    fn drop(&mut self) {
+        let _ = shutdown(&self.0, Shutdown::Both);
     }
 }
 
