@@ -31,6 +31,7 @@ words, longs = memoryview(control).cast("I"), memoryview(control).cast("Q")
 print("attached", flush=True)
 if how == "forks" and os.fork() == 0:
     # The child inherits the socket and the mappings.
+    print("child waits", flush=True)
     try:
         # The socket is non-blocking for both, so wait with select.
         while select.select([ring], [], []) and ring.recv(16) != b"":
