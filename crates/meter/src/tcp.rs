@@ -109,31 +109,31 @@ pub struct Rtt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ConnState {
-    /// A SYN without an answer.
+    /// A SYN from the originator, no answer.
     S0,
     /// Established, not ended.
     S1,
-    /// Established and ended by FIN both ways.
+    /// A FIN from both ends.
     Sf,
-    /// The SYN was answered by RST.
+    /// The SYN was answered by RST; or RST from both ends, and no payload.
     Rej,
-    /// Established, FIN only from the originator.
+    /// A FIN only from the originator; the responder had answered its SYN.
     S2,
-    /// Established, FIN only from the responder.
+    /// A FIN only from the responder; the originator had sent a SYN.
     S3,
-    /// Established, the first RST from the originator.
+    /// Established, RST from the originator.
     Rsto,
-    /// Established, the first RST from the responder.
+    /// Established, RST from the responder.
     Rstr,
-    /// A SYN and then RST from the originator, and no SYN with ACK.
+    /// A SYN and then RST from the originator, and no SYN from the responder.
     Rstos0,
-    /// SYN with ACK and then RST from the responder, and no SYN seen.
+    /// RST from the responder, and no SYN from the originator.
     Rstrh,
-    /// A SYN and then FIN from the originator, and no SYN with ACK.
+    /// A FIN from the originator, and no SYN from the responder.
     Sh,
-    /// SYN with ACK and then FIN from the responder, and no SYN seen.
+    /// A FIN from the responder, and no SYN from the originator.
     Shr,
-    /// No SYN: joined mid-stream, or none of the other states.
+    /// None of the other states, as of a connection joined mid-stream and not ended.
     Oth,
 }
 
