@@ -159,6 +159,7 @@ fn summary_counts_all_streams_and_lists_the_longest() {
     assert_eq!(found["longest"].as_array().unwrap().len(), 1);
     run(&["streams", "-r", &input, "--top", "3"]).good().shows("3 of 4 streams listed; --top N lists more");
     let folder = scratch.file("only");
+    run(&["streams", "-q", "-r", &input, "-w", &folder, "--top", "3"]).with_status(2).says("--top has no effect");
     run(&["streams", "-q", "-r", &input, "-w", &folder, "port", "1001"]).good();
     assert_eq!(indexed(&folder).len(), 2);
 }

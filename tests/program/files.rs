@@ -58,6 +58,8 @@ fn a_directory_is_read_as_its_capture_files() {
         run(words).good().says("kept: 1 other file not read");
         assert!(records::read(&output) == all, "{words:?}");
     }
+    let twice = [&folder, &folder, &folder].map(String::as_str);
+    run(&[&["count"], &twice[..]].concat()).good().says("b.pcap and 2 more\n");
     run(&["count", &empty]).with_status(1).says("empty: a directory without capture files");
     run(&["capture", "-i", "lo", "-r", &file, "-w", &output]).with_status(2).says("leave out the file or the port");
 }

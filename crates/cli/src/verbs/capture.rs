@@ -23,7 +23,9 @@ use self::report::CaptureJson;
 use self::selection::SelectionArgs;
 use self::share::ShareArgs;
 use self::trigger::TriggerArgs;
-use super::inputs::{InputArgs, InputRequirements, Inputs, ReceiveArgs, check_distinct, check_output, is_file, span};
+use super::inputs::{
+    self, InputArgs, InputRequirements, Inputs, ReceiveArgs, check_distinct, check_output, is_file, span,
+};
 use super::ports;
 use super::report_options::ShowArgs;
 use crate::exit::{Exit, usage};
@@ -349,7 +351,7 @@ impl Args {
     fn announce(&self, asked: &CaptureOptions, notes: &[String]) {
         let to = self.write.as_deref().map(|path| format!(" -> {path}")).unwrap_or_default();
         let doing = if asked.inputs.are_files() { "reading" } else { "capturing" };
-        print_stderr(format_args!("{doing} {}\n", shown(&(asked.inputs.names().join(", ") + &to))));
+        print_stderr(format_args!("{doing} {}\n", shown(&(inputs::listed(&asked.inputs.names()) + &to))));
         for note in notes {
             print_stderr(format_args!("  {}\n", shown(note)));
         }

@@ -10,7 +10,7 @@ pub(super) use self::rows::CountedPorts;
 pub(super) use self::text::summary;
 
 use self::json::{SoFarJson, SummaryJson};
-use super::inputs::{InputArgs, InputRequirements, Inputs, ReceiveArgs};
+use super::inputs::{InputArgs, InputRequirements, Inputs, ReceiveArgs, listed};
 use super::report_options::ShowArgs;
 use crate::exit::Exit;
 use crate::signals::{ProgressHandler, answer_requests, stop_on_signals};
@@ -135,7 +135,7 @@ impl Args {
 
 /// Prints the ports and the notes on them.
 pub(super) fn announce(verb: &str, subject: &CountedPorts, notes: &[String]) {
-    print_stderr(format_args!("{verb} {}\n", shown(&subject.names.join(", "))));
+    print_stderr(format_args!("{verb} {}\n", shown(&listed(&subject.names))));
     for note in notes {
         print_stderr(format_args!("  {}\n", shown(note)));
     }

@@ -32,7 +32,7 @@ pub(super) use self::text::{so_far, summary};
 use self::json::SummaryJson;
 use self::output_options::WriteArgs;
 use self::query_options::QueryArgs;
-use super::inputs::{InputArgs, InputRequirements, ReceiveArgs};
+use super::inputs::{InputArgs, InputRequirements, ReceiveArgs, listed};
 use super::report_options::ShowArgs;
 use crate::exit::{Exit, usage};
 use crate::signals::{reopen_on_hangup, stop_on_signals};
@@ -131,7 +131,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let is_mixed = args.write.is_on_output();
     let is_silent = args.show.quiet || args.json || is_mixed;
     if !is_silent {
-        print_stderr(format_args!("metering {}: {}", shown(&inputs.names().join(", ")), args.meter.describe(&config)));
+        print_stderr(format_args!("metering {}: {}", shown(&listed(&inputs.names())), args.meter.describe(&config)));
         notes.iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
     }
     let progress = Progress::new();

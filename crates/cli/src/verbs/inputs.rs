@@ -19,12 +19,16 @@ use crate::exit::{Exit, usage};
 use crate::privileges::Identity;
 use crate::signals::read_text;
 use crate::view::file_progress::FileProgress;
+use crate::view::rates::grouped;
 use crate::view::terminal::fail;
 use linerate_backends::REGISTRY;
 use linerate_engine::{Receive, RunReport, Selection, Stop, WaitStrategy};
 use linerate_port::{RxOptions, RxPort, Spec};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Maximum number of names in a line.
+const MOST_LISTED: usize = 4;
 
 /// Options of the input.
 #[derive(Debug, clap::Args)]
@@ -258,6 +262,13 @@ impl ReceiveArgs {
         let proven = run.quiesced && run.ledger.lost() == 0 && run.ledger.imbalances().is_empty();
         if self.lossless && !proven { Exit::Lost } else { Exit::Done }
     }
+}
+
+/// Lists the first names in one line, and states the number of others: a directory may have thousands of files.
+pub(super) fn listed(names: &[String]) -> String {
+    let few = names[..names.len().min(MOST_LISTED)].join(", ");
+    let rest = names.len().saturating_sub(MOST_LISTED) as u64;
+    if rest > 0 { format!("{few} and {} more", grouped(rest)) } else { few }
 }
 
 /// Converts seconds given as an option.

@@ -3,7 +3,7 @@
 mod report;
 
 use self::report::{SummaryJson, summary};
-use super::inputs::{InputArgs, InputRequirements, ReceiveArgs, check_output, span};
+use super::inputs::{InputArgs, InputRequirements, ReceiveArgs, check_output, listed, span};
 use super::report_options::ShowArgs;
 use super::units::count;
 use crate::exit::{Exit, usage};
@@ -85,10 +85,10 @@ pub struct Args {
     /// Maximum number of files; later streams are not written, and the exit status is 1
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = count)]
     max_files: u64,
-    /// List N streams, those with most bytes (1 to 10000)
-    #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "follow",
+    /// List N streams, those with most bytes (1 to 10000) [default: 10]
+    #[arg(long, value_name = "N", conflicts_with = "follow",
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    top: u16,
+    top: Option<u16>,
     /// Print the summary as one JSON document (schema linerate/streams/1)
     #[arg(long)]
     json: bool,
@@ -144,7 +144,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if !is_silent {
         print_stderr(format_args!(
             "reassembling streams of {}: {}\n",
-            shown(&inputs.names().join(", ")),
+            shown(&listed(&inputs.names())),
             args.bounds(&config)
         ));
         notes.iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
@@ -154,8 +154,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let news = args.show.news(is_silent);
     let live = Live::start_reading(&progress, "followed", interval, inputs.reading());
     let answers = answer(&progress, "followed", String::new)?;
-    let mut following =
-        FollowConsumer::new(config, inputs.selection(), out).progress(Arc::clone(&progress)).top(args.top.into());
+    let mut following = FollowConsumer::new(config, inputs.selection(), out).progress(Arc::clone(&progress));
+    if let Some(most) = args.top {
+        following = following.top(most.into());
+    }
     let run = args.receive.run(&inputs, ports, stop).run(&mut [&mut following]);
     drop((live, answers, news));
     let followed = following.done();
@@ -173,6 +175,9 @@ impl Args {
         let is_folder = self.write.as_deref().is_some_and(|target| target != "-");
         if self.write.is_some() && !is_folder && (!matches!(self.gaps, GapsArg::Zeros)) {
             return Err(usage("--gaps has no effect with -w -: records contain the gaps"));
+        }
+        if self.top.is_some() && is_folder && self.show.quiet && !self.json {
+            return Err(usage("--top has no effect with --quiet: no streams are listed"));
         }
         Ok(Config {
             overlap: overlap.map(|(_, overlap)| overlap).unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! The output of `-w`: one file, or several with rotation.
 
-use super::super::inputs::{are_live, is_file, link};
+use super::super::inputs::{are_live, is_file, link, listed};
 use super::recording::FileProperties;
 use super::{Args, CaptureOptions};
 use crate::exit::usage;
@@ -51,7 +51,7 @@ impl Args {
         let is_mixed = is_live && links.iter().any(|link| *link != links[0]);
         let may_change = path == "-" && self.format.is_none();
         if is_mixed && format != Format::Pcapng && !may_change {
-            let names = asked.inputs.names().join(", ");
+            let names = listed(&asked.inputs.names());
             return Err(usage(format!(
                 "{path}: a pcap file holds one link type, but {names} have several; write pcapng"
             )));
