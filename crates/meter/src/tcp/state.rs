@@ -21,13 +21,13 @@ use Endpoint::{Closed, Established, Inactive, Partial, Reset, SynSent};
 
 /// Returns the state from the marks of originator and responder.
 pub(crate) fn state_of(marks: [u16; 2]) -> ConnState {
-    let only_reset_after_syn = mark::SYN_ACK | mark::ACK | mark::FIN;
+    let but_reset = mark::SYN | mark::SYN_ACK | mark::ACK | mark::FIN;
     match endpoints(marks) {
         [SynSent, Reset] => ConnState::Rej,
         [Reset, Reset] if (marks[0] | marks[1]) & mark::DATA == 0 => ConnState::Rej,
         [Inactive | Partial, Reset] => ConnState::Rstrh,
         [_, Reset] => ConnState::Rstr,
-        [Reset, Inactive | Partial] if marks[0] & (mark::SYN | only_reset_after_syn) == mark::SYN => ConnState::Rstos0,
+        [Reset, Inactive | Partial] if marks[0] & but_reset == mark::SYN => ConnState::Rstos0,
         [Reset, Inactive | Partial] => ConnState::Oth,
         [Reset, _] => ConnState::Rsto,
         [Closed, Closed] => ConnState::Sf,
