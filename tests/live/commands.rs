@@ -60,8 +60,7 @@ fn send_by(
     let report = std::thread::scope(|scope| {
         let sender = scope.spawn(|| streams.run(&run));
         let controller = scope.spawn(|| commands(&control, &run));
-        let mut quiet = Instant::now();
-        while !sender.is_finished() || quiet.elapsed() < Duration::from_millis(60) {
+        let mut receive = |got: &mut Vec<Frame>| {
             let burst = queue.fill(clock::now()).unwrap().burst;
             for (desc, bytes) in burst.iter() {
                 let trailer = bytes.last_chunk().and_then(|bytes| Trailer::read(bytes, &set.key));
@@ -70,12 +69,26 @@ fn send_by(
             }
             let frames = burst.len();
             queue.consume(frames);
-            if frames > 0 {
+            frames > 0
+        };
+        while !sender.is_finished() {
+            receive(&mut got);
+        }
+        controller.join().unwrap();
+        let report = sender.join().unwrap();
+        // The kernel hands over the last block when it has time; then nothing more may come.
+        let sent: u64 = report.per_stream.iter().sum();
+        wait_until("all frames are received", || {
+            while receive(&mut got) {}
+            got.len() as u64 >= sent || report.failure.is_some()
+        });
+        let mut quiet = Instant::now();
+        while quiet.elapsed() < Duration::from_millis(60) {
+            if receive(&mut got) {
                 quiet = Instant::now();
             }
         }
-        controller.join().unwrap();
-        sender.join().unwrap()
+        report
     });
     let mut ledger = Ledger::new();
     queue.counters(&mut ledger);
