@@ -199,6 +199,9 @@ fn all<T: Send>(lines: &[Vec<String>], work: impl Fn(&[String]) -> T + Sync) -> 
     done.into_inner().unwrap()
 }
 
+/// Parts of lines whose values depend on the kernel and on time.
+const RANDOM: &[&str] = &["min RTT", "resent_segments", "min_rtt_us", "payload copy", "\"started_ns\"", "\"ended_ns\""];
+
 /// Visible result of a run: status, output and files, without times; `None` if the options were rejected.
 fn done_of(verb: &str, base: &[String], options: &[String], number: usize) -> Option<String> {
     let folder = Scratch::new();
@@ -216,10 +219,7 @@ fn done_of(verb: &str, base: &[String], options: &[String], number: usize) -> Op
         let is_live =
             |line: &&str| line.trim_start().split_once(" s ").is_some_and(|(at, _)| at.parse::<u32>().is_ok());
         let text = String::from_utf8_lossy(&text).replace(&ring, "RING");
-        // Values that depend on the kernel and on timing.
-        let is_random = |line: &&str| {
-            ["min RTT", "resent_segments", "min_rtt_us", "payload copy"].iter().any(|by| line.contains(by))
-        };
+        let is_random = |line: &&str| RANDOM.iter().any(|by| line.contains(by));
         let lines = text.lines().filter(|line| !is_live(line) && !is_random(line));
         seen += &timeless(&lines.map(without_ports).collect::<Vec<_>>().join("\n"));
     }

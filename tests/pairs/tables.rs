@@ -282,6 +282,7 @@ pub(super) const IMPLIED: &[(&str, &str)] = &[
     ("packets", "idle"),
     ("checksums", "idle"),
     ("checksums", "max-files"),
+    ("checksums", "top"),
     // IPFIX without `full` exports none of these.
     ("ipfix", "level"),
     ("ipfix", "macs"),
