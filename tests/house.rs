@@ -77,7 +77,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
     ("export", &["burst", "meter", "pcap", "tls", "headers"]),
     ("query", &["burst", "meter", "pcap", "export"]),
     ("port", &["burst"]),
-    ("print", &["headers"]),
+    ("print", &["burst", "headers"]),
     ("backends", &["burst", "filter", "generate", "port", "pcap", "share", "headers"]),
     ("engine", &["burst", "filter", "generate", "merge", "meter", "port", "transport", "share", "switch", "headers"]),
     (

@@ -64,7 +64,7 @@ fn reports_fit_the_terminal_with_all_columns() {
             &["packet2", "delivered", "lost"],
         ),
         (&["switch", &to, &from, "--out", &out], &["packets in", "bytes in", "packets out", "full", "down", "learned"]),
-        (&["find", &input, "udp"], &["no index", "bytes found", "without an index"]),
+        (&["find", &input, "-w", "/dev/null", "udp"], &["no index", "bytes found", "without an index"]),
         (&["ports"], &["offloads", "queues rx/tx", "speed"]),
         (&["doctor"], &["machine", "note"]),
         (&["doctor", "lo", "--dir", "/", "--verbose"], &["kernel: ", "folder: ", "queues", "drops: "]),

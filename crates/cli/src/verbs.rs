@@ -22,6 +22,7 @@ mod option_rules;
 mod pages;
 mod port_pair;
 pub mod ports;
+mod print_options;
 pub mod receive;
 mod report_options;
 mod rings;
@@ -239,7 +240,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<Exit> {
         #[cfg(feature = "tui")]
         Verb::Top(args) => top::run(&args),
         Verb::Streams(args) => streams::run(&args),
-        Verb::Find(args) => find::run(&args),
+        Verb::Find(args) => find::run(args),
         Verb::Send(args) => send::run(&args),
         Verb::Receive(args) => receive::run(&args),
         Verb::Frames(args) => frames::run(&args),

@@ -33,11 +33,11 @@ pub trait LineWriter: Send + 'static {
 }
 
 /// Prints selected frames.
-pub struct PrintConsumer<L: LineWriter> {
+pub struct PrintConsumer {
     selector: Selector,
-    lines: Option<L>,
+    lines: Option<Box<dyn LineWriter>>,
     is_lossy: bool,
-    worker: Option<Worker<PrintWork<L>>>,
+    worker: Option<Worker<PrintWork>>,
     block: Block,
     interfaces: Arc<[Interface]>,
     /// Time of the oldest frame in the block.
@@ -51,19 +51,19 @@ pub struct PrintConsumer<L: LineWriter> {
     printed: Arc<AtomicU64>,
 }
 
-struct PrintWork<L> {
-    lines: L,
+struct PrintWork {
+    lines: Box<dyn LineWriter>,
     printed: Arc<AtomicU64>,
     unread: u64,
 }
 
-impl<L: LineWriter> PrintConsumer<L> {
+impl PrintConsumer {
     /// Prints frames with `lines`; frames that arrive faster than they are written make the run wait, or are lost if it
     /// `is_lossy`.
-    pub fn new(selection: Selection, lines: L, is_lossy: bool) -> Self {
+    pub fn new(selection: Selection, lines: impl LineWriter, is_lossy: bool) -> Self {
         PrintConsumer {
             selector: Selector::new(selection),
-            lines: Some(lines),
+            lines: Some(Box::new(lines)),
             is_lossy,
             worker: None,
             block: new_block(),
@@ -140,7 +140,7 @@ impl<L: LineWriter> PrintConsumer<L> {
     }
 }
 
-impl<L: LineWriter> Consumer for PrintConsumer<L> {
+impl Consumer for PrintConsumer {
     fn name(&self) -> &'static str {
         "print"
     }
@@ -217,7 +217,7 @@ impl<L: LineWriter> Consumer for PrintConsumer<L> {
     }
 }
 
-impl<L: LineWriter> Work for PrintWork<L> {
+impl Work for PrintWork {
     type With = Arc<[Interface]>;
     type Last = ();
 

@@ -89,7 +89,7 @@ impl LineWriter for Counted {
     }
 }
 
-fn printing(most: u64, dies: bool, is_lossy: bool) -> (PrintConsumer<Counted>, Arc<Mutex<u64>>) {
+fn printing(most: u64, dies: bool, is_lossy: bool) -> (PrintConsumer, Arc<Mutex<u64>>) {
     let written = Arc::default();
     let lines = Counted { written: Arc::clone(&written), most, dies, pause: Duration::ZERO };
     (PrintConsumer::new(Selection::default(), lines, is_lossy), written)

@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod arp;
+mod bursts;
 mod bytes;
 mod connections;
 mod dhcp;
@@ -50,6 +51,7 @@ mod tunnel;
 mod udp;
 mod walk;
 
+pub use self::bursts::BurstPrinter;
 pub use self::bytes::Bytes;
 pub use self::text::MAX_LINE;
 pub use self::time::{Time, date};

@@ -5,7 +5,6 @@ mod analysis;
 mod files;
 mod output;
 mod parts;
-mod print;
 mod recording;
 mod report;
 mod selection;

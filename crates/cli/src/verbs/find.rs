@@ -7,6 +7,8 @@ use self::report::FindJson;
 use super::capture::FileFormat;
 use super::capture_files::{SearchFiles, search};
 use super::inputs::{UserArgs, check_filter, check_output};
+use super::print_options::PrintArgs;
+use super::tcpdump_compat::TcpdumpArgs;
 use super::units::count;
 use crate::exit::{Exit, usage};
 use crate::privileges::{READING, folders_of};
@@ -15,7 +17,7 @@ use crate::view::terminal::{fail, print_stderr, result, result_document, show, s
 use anyhow::Context;
 use linerate_burst::block::{BLOCK_BYTES, BLOCK_FRAMES};
 use linerate_burst::{Block, Ledger, Nanos, Sink, SinkError};
-use linerate_engine::Stop;
+use linerate_engine::{LineWriter, Stop};
 use linerate_index::Search;
 use linerate_pcap::{Format, Output, Reader, Writer};
 use linerate_port::Spec;
@@ -35,8 +37,9 @@ Examples:
   linerate find /captures --since -10m -w last.pcapng
   linerate find /captures --since 2026-11-22 --until 2026-11-23 -w - \\
     udp port 53 | tshark -r -
-  # print them (without -w they are only counted)
-  linerate find /captures -w - host 10.1.2.3 | linerate print -
+  # print packets: a host; names asked for, in hex and ASCII
+  linerate find /captures host 10.1.2.3
+  linerate find /captures -X udp port 53
   # all files of a directory as one, in order of time
   linerate export /captures -w all.pcapng.zst
   # the number of packets; indexes for files without one
@@ -71,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT")]
     format: Option<FileFormat>,
     /// Print only the number of packets
-    #[arg(long, conflicts_with_all = ["json", "quiet", "write"])]
+    #[arg(long, conflicts_with_all = ["json", "quiet", "write", "print"])]
     count: bool,
     /// Build missing or outdated indexes and exit
     #[arg(long)]
@@ -79,9 +82,16 @@ pub struct Args {
     /// Print one JSON document at the end (schema linerate/find/1)
     #[arg(long)]
     json: bool,
-    /// Print errors only
+    /// Print errors only, and less of each packet, like tcpdump -q
     #[arg(short = 'q', long, conflicts_with = "json")]
     quiet: bool,
+    #[command(flatten)]
+    print: PrintArgs,
+    /// Print more of each packet, like tcpdump -v
+    #[arg(short = 'v', long, help_heading = "Printed packets")]
+    verbose: bool,
+    #[command(flatten)]
+    _accepted: TcpdumpArgs,
     #[command(flatten)]
     user: UserArgs,
 }
@@ -97,7 +107,9 @@ struct FindOptions {
 }
 
 /// Runs the search.
-pub fn run(args: &Args) -> anyhow::Result<Exit> {
+pub fn run(mut args: Args) -> anyhow::Result<Exit> {
+    args.print.print_unless(args.write.is_some() || args.count || args.json || args.make_index);
+    let args = &args;
     let asked = args.check()?;
     let identity = args.user.identity(false)?;
     let places = folders_of(asked.found.files.iter().map(Path::new));
@@ -123,9 +135,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     }
     let mut block = Block::new(BLOCK_BYTES, BLOCK_FRAMES);
-    let mut failure = None;
+    let mut lines = args.print.is_wanted().then(|| args.print.lines((args.verbose, args.quiet), false));
+    let (mut failure, mut is_read) = (None, true);
     let mut taken = 0;
-    while failure.is_none() && !stop.is_requested() && args.packets.is_none_or(|most| taken < most) {
+    while is_read && failure.is_none() && !stop.is_requested() && args.packets.is_none_or(|most| taken < most) {
         block.clear();
         let most = args.packets.map_or(u64::MAX, |most| most - taken);
         if !search.fill(&mut block, most)? {
@@ -136,6 +149,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         if let Some(writer) = writer.as_mut().filter(|_| !block.is_empty()) {
             failure = writer.accept(block.view(0, search.interfaces())).err();
         }
+        // A reader that closes the pipe has all it wanted.
+        is_read = lines.as_mut().is_none_or(|lines| lines.write(block.burst(), search.interfaces()) == block.len());
     }
     notes.all(search.notes());
     let mut ledger = Ledger::new();
@@ -143,9 +158,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         failure = failure.or(args.finish(writer, &asked, &search, taken == 0 && notes.has_failed()).err());
         writer.counters(&mut ledger);
     }
-    // A reader that closes the pipe has all it wanted.
-    let is_output = args.write.as_deref() == Some("-");
-    failure.take_if(|error: &mut SinkError| is_output && error.reason.kind() == ErrorKind::BrokenPipe);
+    let is_piped = args.write.as_deref() == Some("-");
+    failure.take_if(|error: &mut SinkError| is_piped && error.reason.kind() == ErrorKind::BrokenPipe);
+    let is_output = is_piped || lines.is_some();
     let report = FindJson::new(&asked, &search, &notes, &ledger, began.elapsed(), stop.is_requested());
     args.conclude(&report, is_output)?;
     if let Some(failure) = &failure {
@@ -171,6 +186,13 @@ impl Args {
             (None, words) => words.join(" "),
         };
         check_filter(&filter, &[Spec::file("a file")])?;
+        self.print.check()?;
+        if self.verbose && !self.print.is_wanted() {
+            return Err(usage("-v needs --print next to other outputs"));
+        }
+        if self.print.is_wanted() && self.write.as_deref() == Some("-") {
+            return Err(usage("--print and -w - both go to standard output; write to a file"));
+        }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = Nanos::ZERO.after(now);
         let time = |option: &str, text: &Option<String>| {

@@ -124,10 +124,9 @@ const RULES: &[Rule] = &[
     rule("doctor", &["yes"], OneOf(&["fix", "self_test"]), "nothing is changed or sent"),
     rule("demo", &["verbose"], NoneOf(&["json"]), "the document has no packet accounting"),
     rule("find", &["format"], OneOf(&["write"]), "no capture file is written"),
-    rule("find", &["quiet"], OneOf(&["write", "make_index"]), "the result is the only output"),
     rule(
         "find",
-        &["since", "until", "filter", "packets", "write", "format", "count"],
+        &["since", "until", "filter", "packets", "write", "format", "count", "print"],
         NoneOf(&["make_index"]),
         "--make-index does not search",
     ),

@@ -37,6 +37,10 @@ const USUAL: &[(&str, &[&str])] = &[
     ("count", &["ports", "read", "packets", "duration", "protocols", "bursts", "json", "interval", "quiet", "ledger"]),
     ("check", &["ports", "read", "packets", "duration", "rows", "lossless", "json", "interval"]),
     ("flows", &["ports", "read", "duration", "write", "level", "names", "by", "top", "json", "quiet"]),
+    (
+        "find",
+        &["since", "until", "packets", "write", "count", "make_index", "link_header", "time", "hex_ascii", "json"],
+    ),
     ("query", &["since", "until", "by", "top", "sort", "sum", "every", "csv", "write", "json", "quiet"]),
     ("collect", &["duration", "write", "tls", "by", "top", "sort", "json", "quiet"]),
     ("top", &["ports", "from", "duration", "by", "sort", "top", "names", "interval", "once", "json"]),

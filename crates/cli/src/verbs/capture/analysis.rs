@@ -2,9 +2,9 @@
 
 use super::super::count::{self, CountedPorts, CountsJson};
 use super::super::flows::{self, ExportArgs, FlowsJson, Level, MeterArgs, Tee, Totals, WriteFormat};
-use super::super::inputs::Inputs;
+use super::super::inputs::{Inputs, is_file};
+use super::super::print_options::PrintArgs;
 use super::CaptureOptions;
-use super::print::{PrintArgs, TextPrinter};
 use crate::exit::usage;
 use crate::view::rates::counted;
 use linerate_burst::Ledger;
@@ -44,7 +44,7 @@ pub(super) struct Analysis<'a> {
     metering: Option<MeterConsumer<Tee>>,
     counting: Option<CountConsumer>,
     watch: CountWatch,
-    printing: Option<PrintConsumer<TextPrinter>>,
+    printing: Option<PrintConsumer>,
 }
 
 /// Results of a capture.
@@ -164,7 +164,9 @@ impl<'a> Analysis<'a> {
         });
         self.printing = self.args.prints().then(|| {
             let has_others = progress.is_none() || !self.args.flows.is_empty();
-            let printing = self.args.print.printing(asked, detail, has_others);
+            let specs = &asked.inputs.specs;
+            let lines = self.args.print.lines(detail, specs.len() > 1);
+            let printing = PrintConsumer::new(asked.print.clone(), lines, has_others && !specs.iter().all(is_file));
             match progress.filter(|_| self.metering.is_none() && self.counting.is_none()) {
                 Some(progress) => printing.progress(Arc::clone(progress)),
                 None => printing,

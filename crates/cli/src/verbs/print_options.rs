@@ -1,13 +1,11 @@
 //! Packets as text on standard output, with the options of tcpdump.
 
-use super::super::inputs::is_file;
-use super::CaptureOptions;
 use crate::exit::usage;
 use crate::view::terminal::show_bytes;
 use clap::ArgAction;
 use linerate_burst::{Burst, Interface};
-use linerate_engine::{LineWriter, PrintConsumer};
-use linerate_print::{Bytes, Frame, Options, Printer, Time};
+use linerate_engine::LineWriter;
+use linerate_print::{BurstPrinter, Bytes, Options, Time};
 
 /// Options of printed packets.
 #[derive(Debug, clap::Args)]
@@ -76,15 +74,9 @@ impl PrintArgs {
         }
     }
 
-    /// Starts printing, with more (`is_verbose`) or less (`is_brief`) of each header. With `has_others`, live packets
-    /// are never held up by a slow reader of the lines.
-    pub(super) fn printing(
-        &self,
-        asked: &CaptureOptions,
-        (is_verbose, is_brief): (bool, bool),
-        has_others: bool,
-    ) -> PrintConsumer<TextPrinter> {
-        let specs = &asked.inputs.specs;
+    /// Returns the writer of the lines, with more (`is_verbose`) or less (`is_brief`) of each header; each line names
+    /// its port if `has_ports`.
+    pub(super) fn lines(&self, (is_verbose, is_brief): (bool, bool), has_ports: bool) -> PrintedLines {
         let bytes = Bytes {
             hex: self.hex + self.hex_ascii > 0,
             ascii: self.ascii + self.hex_ascii > 0,
@@ -99,71 +91,15 @@ impl PrintArgs {
             time: TIMES[usize::from(self.time)],
             bytes,
         };
-        let screen = TextPrinter {
-            printer: Printer::new(options),
-            lines: Vec::with_capacity(2 * PART),
-            ends: Vec::new(),
-            has_ports: specs.len() > 1,
-            number: self.number.then_some(0),
-        };
-        PrintConsumer::new(asked.print.clone(), screen, has_others && !specs.iter().all(is_file))
+        PrintedLines(BurstPrinter::new(options, has_ports, self.number))
     }
 }
 
-/// Minimum number of bytes per write.
-const PART: usize = 1 << 16;
+/// Lines on standard output.
+pub(super) struct PrintedLines(BurstPrinter);
 
-/// Standard output.
-pub(super) struct TextPrinter {
-    printer: Printer,
-    lines: Vec<u8>,
-    /// End positions of the lines of each frame.
-    ends: Vec<usize>,
-    /// There are several ports, so each line names its own.
-    has_ports: bool,
-    /// Number of the last line, if lines are numbered.
-    number: Option<u64>,
-}
-
-impl LineWriter for TextPrinter {
+impl LineWriter for PrintedLines {
     fn write(&mut self, burst: Burst<'_>, interfaces: &[Interface]) -> usize {
-        let has_names = self.has_ports || interfaces.windows(2).any(|pair| pair[0].name != pair[1].name);
-        let mut written = 0;
-        for (desc, bytes) in burst.iter() {
-            let interface = interfaces.get(usize::from(desc.interface));
-            let frame = Frame {
-                time: desc.time.0,
-                interface: interface.filter(|_| has_names).map_or("", |interface| &interface.name),
-                link: interface.map_or(0, |interface| interface.link.0),
-                bytes,
-                wire: desc.wire,
-            };
-            if let Some(number) = &mut self.number {
-                *number += 1;
-                self.lines.extend_from_slice(format!("{number:5}  ").as_bytes());
-            }
-            self.printer.line(&frame, &mut self.lines);
-            self.ends.push(self.lines.len());
-            if self.lines.len() >= PART {
-                let (shown, all) = self.show();
-                written += shown;
-                if shown < all {
-                    return written;
-                }
-            }
-        }
-        written + self.show().0
-    }
-}
-
-impl TextPrinter {
-    /// Prints the lines. Returns for how many packets that succeeded, and the number of packets.
-    fn show(&mut self) -> (usize, usize) {
-        let bytes = show_bytes(&self.lines);
-        let shown = self.ends.iter().take_while(|end| **end <= bytes).count();
-        let all = self.ends.len();
-        self.lines.clear();
-        self.ends.clear();
-        (shown, all)
+        self.0.print(burst, interfaces, &mut |lines| show_bytes(lines))
     }
 }
