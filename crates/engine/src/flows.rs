@@ -37,8 +37,8 @@ pub struct MeterConsumer<R: Records + Send + 'static> {
     selector: Selector,
     /// Meters before the run.
     meters: Option<Meters>,
-    work: MeteringThreads<R>,
-    records: SharedRecords<R>,
+    work: MeteringThreads,
+    records: Arc<Mutex<R>>,
     /// Arrival times of frames.
     arrivals: Arrivals,
     /// Frames passed to the meters, and their bytes.
@@ -59,13 +59,13 @@ pub struct UnmeteredCounters {
 }
 
 /// Threads that meter.
-enum MeteringThreads<R: Records + Send + 'static> {
+enum MeteringThreads {
     /// None, before and after the run.
     None,
     /// This thread, for the frames of one lane in place.
-    InPlace(Box<worker::MeterWorker<R>>),
+    InPlace(Box<worker::MeterWorker>),
     /// Workers with blocks, for ordered frames.
-    Dispatch(Box<Dispatch<R>>),
+    Dispatch(Box<Dispatch>),
 }
 
 /// Result of metering.
@@ -138,23 +138,29 @@ impl<R: Records + Send + 'static> MeterConsumer<R> {
         let records = Arc::into_inner(self.records).expect("all workers have ended");
         (self.done, records.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
+}
 
+impl MeteringThreads {
     /// Returns the counters so far; of workers as last published.
-    fn counts(&self) -> Counts {
-        match &self.work {
-            MeteringThreads::InPlace(metering) => *metering.meter.counts(),
-            MeteringThreads::Dispatch(dispatch) => dispatch.counts(),
-            MeteringThreads::None => self.done.counts,
+    fn counts(&self) -> Option<Counts> {
+        match self {
+            MeteringThreads::InPlace(metering) => Some(*metering.meter.counts()),
+            MeteringThreads::Dispatch(dispatch) => Some(dispatch.counts()),
+            MeteringThreads::None => None,
         }
     }
 
-    fn hand(&mut self, round: &Round<'_>) {
-        let MeterConsumer { selector, work, picks, handed, arrivals, .. } = self;
-        let frames = round.frames();
-        arrivals.see(round);
-        match work {
+    /// Meters the selected frames of a round, and adds them to `handed`.
+    fn take(
+        &mut self,
+        round: &Round<'_>,
+        selector: &mut Selector,
+        picks: &mut Vec<FrameIndex>,
+        handed: &mut (u64, u64),
+    ) {
+        match self {
             MeteringThreads::InPlace(metering) if selector.is_everything() => {
-                selector.take_all(frames);
+                selector.take_all(round.frames());
                 metering.take(round.bursts[0], round.links[0]);
             }
             // Adjacent frames are passed together.
@@ -170,19 +176,15 @@ impl<R: Records + Send + 'static> MeterConsumer<R> {
             }
             MeteringThreads::None => {}
         }
-        if let MeteringThreads::InPlace(metering) = work {
+        if let MeteringThreads::InPlace(metering) = self {
             let Counts { frames, bytes, .. } = *metering.meter.counts();
             *handed = (frames, bytes);
         }
     }
 
-    /// Handles a round without frames; later frames are not older than `complete`.
-    fn pause(&mut self, complete: Nanos, elapsed: Duration) {
-        if complete == Nanos::MAX {
-            return;
-        }
-        let now = self.arrivals.bound(complete, elapsed);
-        match &mut self.work {
+    /// Handles a round without frames; later frames are not older than `now`.
+    fn pause(&mut self, now: Nanos, elapsed: Duration) {
+        match self {
             MeteringThreads::InPlace(metering) => metering.expire(now),
             MeteringThreads::Dispatch(dispatch) => dispatch.pause(now, elapsed),
             MeteringThreads::None => {}
@@ -201,16 +203,17 @@ impl<R: Records + Send + 'static> Consumer for MeterConsumer<R> {
 
     fn begin(&mut self, start: &RunStart) -> Result<(), ReceiveError> {
         let Some(mut meters) = self.meters.take() else { return Ok(()) };
+        let records: SharedRecords = self.records.clone();
         self.work = if meters.meters.len() == 1 && start.lanes.len() == 1 {
-            let hears = meters.config.names.has(Protocol::Dns);
+            let reads_dns = meters.config.names.has(Protocol::Dns);
             MeteringThreads::InPlace(Box::new(worker::MeterWorker::new(
                 meters.meters.remove(0),
-                &self.records,
+                &records,
                 true,
-                hears,
+                reads_dns,
             )))
         } else {
-            MeteringThreads::Dispatch(Box::new(Dispatch::new(meters, &self.records)?))
+            MeteringThreads::Dispatch(Box::new(Dispatch::new(meters, &records)?))
         };
         Ok(())
     }
@@ -218,9 +221,10 @@ impl<R: Records + Send + 'static> Consumer for MeterConsumer<R> {
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
         let learned = self.selector.learn(round.interfaces);
         if round.frames() > 0 {
-            self.hand(round);
-        } else {
-            self.pause(round.complete, round.elapsed);
+            self.arrivals.see(round);
+            self.work.take(round, &mut self.selector, &mut self.picks, &mut self.handed);
+        } else if round.complete != Nanos::MAX {
+            self.work.pause(self.arrivals.bound(round.complete, round.elapsed), round.elapsed);
         }
         learned
     }
@@ -233,14 +237,14 @@ impl<R: Records + Send + 'static> Consumer for MeterConsumer<R> {
         let lost = look.queues().lost();
         self.progress.lost.store(lost, Ordering::Relaxed);
         self.observed.lost.store(lost, Ordering::Relaxed);
-        self.observed.ignored.store(self.counts().in_no_record().0, Ordering::Relaxed);
+        self.observed.ignored.store(self.work.counts().unwrap_or(self.done.counts).in_no_record().0, Ordering::Relaxed);
     }
 
     fn counters(&self, ledger: &mut Ledger) {
         let account = ledger.account(Stage::Select, "");
         self.selector.counters(account);
         let selected = account.sum(Kind::Delivered);
-        account_for(&self.counts(), selected, ledger.account(Stage::Meter, ""));
+        account_for(&self.work.counts().unwrap_or(self.done.counts), selected, ledger.account(Stage::Meter, ""));
     }
 
     fn demand(&self) -> Demand {

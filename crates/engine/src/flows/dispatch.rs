@@ -12,7 +12,7 @@ use crate::thread_panic::{ThreadPanic, survive};
 use crate::worker::Worker;
 use linerate_burst::{Block, Desc, FinishDesc, FrameIndex, Interface, Nanos};
 use linerate_headers::Link;
-use linerate_meter::{Counts, DnsAnswer, FlowDistributor, PacketTime, Protocol, Records};
+use linerate_meter::{Counts, DnsAnswer, FlowDistributor, PacketTime, Protocol};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ const FRAMES: usize = 1024;
 const BYTES: usize = 1 << 18;
 
 /// All workers, with the blocks being filled for them.
-pub(super) struct Dispatch<R: Records + Send + 'static> {
-    workers: Vec<Queue<R>>,
+pub(super) struct Dispatch {
+    workers: Vec<Queue>,
     spread: FlowDistributor,
     time: PacketTime,
     /// Time of the run when workers were last updated without frames.
@@ -48,11 +48,11 @@ pub(super) struct Dispatch<R: Records + Send + 'static> {
     /// True if whole frames are metered.
     whole: bool,
     /// True if DNS answers are used: by each worker, for all flows.
-    hears: bool,
+    reads_dns: bool,
 }
 
-struct Queue<R: Records + Send + 'static> {
-    worker: Worker<MeterWorker<R>>,
+struct Queue {
+    worker: Worker<MeterWorker>,
     block: Block,
     /// Frames for this worker.
     picks: Vec<FrameIndex>,
@@ -61,17 +61,17 @@ struct Queue<R: Records + Send + 'static> {
     /// Packet time of the worker's last update.
     updated: Nanos,
     /// DNS answers among all frames since the last block.
-    heard: Vec<DnsAnswer>,
+    answers: Vec<DnsAnswer>,
     /// Counters of the worker so far.
     shown: Arc<Mutex<Counts>>,
 }
 
-impl<R: Records + Send + 'static> Dispatch<R> {
+impl Dispatch {
     /// Creates a worker for each meter; in separate threads if there are several.
     ///
     /// # Errors
     /// If a thread cannot be started.
-    pub(super) fn new(meters: Meters, records: &SharedRecords<R>) -> Result<Self, ReceiveError> {
+    pub(super) fn new(meters: Meters, records: &SharedRecords) -> Result<Self, ReceiveError> {
         let Meters { config, meters } = meters;
         let spread = FlowDistributor::new(&config, meters.len());
         let is_apart = meters.len() > 1;
@@ -85,9 +85,9 @@ impl<R: Records + Send + 'static> Dispatch<R> {
                 true => Worker::apart(NAME, metering, BLOCKS).map_err(|(_, error)| ReceiveError::Worker(error))?,
             };
             let picks = Vec::with_capacity(CHUNK);
-            Ok(Queue { worker, block: block(), picks, since: None, updated: Nanos::ZERO, heard: Vec::new(), shown })
+            Ok(Queue { worker, block: block(), picks, since: None, updated: Nanos::ZERO, answers: Vec::new(), shown })
         };
-        let mut workers: Vec<Queue<R>> = Vec::with_capacity(meters.len());
+        let mut workers: Vec<Queue> = Vec::with_capacity(meters.len());
         for meter in meters {
             match start(meter) {
                 Ok(queue) => workers.push(queue),
@@ -107,7 +107,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
             bytes: 0,
             links: Arc::new([]),
             whole: config.checksums || !config.names.is_empty(),
-            hears: config.names.has(Protocol::Dns),
+            reads_dns: config.names.has(Protocol::Dns),
         })
     }
 
@@ -129,7 +129,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
         }
         for queue in &mut self.workers {
             let has_waited = queue.since.is_some_and(|since| round.now.since(since) >= PATIENCE || round.now < since);
-            if has_waited || queue.heard.len() >= HEARD || queue.is_update_due(self.time.now()) {
+            if has_waited || queue.answers.len() >= HEARD || queue.is_update_due(self.time.now()) {
                 queue.hand_over(&self.links, self.time.now());
             }
         }
@@ -194,7 +194,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
 
     /// Finds the worker of each frame.
     fn divide(&mut self, round: &Round<'_>, picks: &[FrameIndex]) {
-        let Dispatch { workers, spread, time, frames, bytes, hears, .. } = self;
+        let Dispatch { workers, spread, time, frames, bytes, reads_dns, .. } = self;
         let is_one = workers.len() == 1;
         for pick in picks {
             let burst = &round.bursts[pick.lane()];
@@ -203,8 +203,8 @@ impl<R: Records + Send + 'static> Dispatch<R> {
             *frames += 1;
             *bytes += u64::from(desc.wire);
             let link = round.links[pick.lane()].get(usize::from(desc.interface)).copied().flatten();
-            if *hears && let Some(heard) = DnsAnswer::of(link, desc.time, burst.frame(pick.index())) {
-                workers.iter_mut().for_each(|queue| queue.heard.push(heard.clone()));
+            if *reads_dns && let Some(answer) = DnsAnswer::of(link, desc.time, burst.frame(pick.index())) {
+                workers.iter_mut().for_each(|queue| queue.answers.push(answer.clone()));
             }
             let worker = if is_one {
                 0
@@ -219,7 +219,7 @@ impl<R: Records + Send + 'static> Dispatch<R> {
     }
 }
 
-impl<R: Records + Send + 'static> Queue<R> {
+impl Queue {
     /// Returns whether the time has changed enough, in either direction, since the worker's last update.
     fn is_update_due(&self, now: Nanos) -> bool {
         u128::from(now.0.abs_diff(self.updated.0)) >= TELL.as_nanos()
@@ -244,8 +244,8 @@ impl<R: Records + Send + 'static> Queue<R> {
     /// Passes the block on, even an empty one, with the current packet time.
     fn hand_over(&mut self, links: &Arc<[Option<Link>]>, now: Nanos) {
         (self.since, self.updated) = (None, now);
-        let heard = std::mem::take(&mut self.heard);
-        self.worker.hand_over(&mut self.block, (Arc::clone(links), now, heard), block);
+        let answers = std::mem::take(&mut self.answers);
+        self.worker.hand_over(&mut self.block, (Arc::clone(links), now, answers), block);
     }
 }
 

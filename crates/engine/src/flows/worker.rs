@@ -23,18 +23,18 @@ pub struct Load {
 }
 
 /// Receiver of the records of all workers, locked by one at a time.
-pub(super) type SharedRecords<R> = Arc<Mutex<R>>;
+pub(super) type SharedRecords = Arc<Mutex<dyn Records + Send>>;
 
 /// Maximum number of records passed on at once, if there are several workers.
 const RECORDS: usize = 256;
 
 /// Meters frames, and measures the time spent.
-pub(super) struct MeterWorker<R> {
+pub(super) struct MeterWorker {
     pub meter: Meter,
     /// True if DNS answers are used.
-    hears: bool,
+    reads_dns: bool,
     busy: Duration,
-    records: SharedRecords<R>,
+    records: SharedRecords,
     /// Buffer for records that reduces lock contention; `None` for a sole worker.
     batch: Option<Vec<Flow>>,
     watch: FlowWatch,
@@ -42,11 +42,11 @@ pub(super) struct MeterWorker<R> {
     shown: Option<Arc<Mutex<Counts>>>,
 }
 
-impl<R: Records> MeterWorker<R> {
-    pub(super) fn new(meter: Meter, records: &SharedRecords<R>, is_sole: bool, hears: bool) -> Self {
+impl MeterWorker {
+    pub(super) fn new(meter: Meter, records: &SharedRecords, is_sole: bool, reads_dns: bool) -> Self {
         let batch = (!is_sole).then(|| Vec::with_capacity(RECORDS));
         let (records, watch) = (Arc::clone(records), FlowWatch::new());
-        MeterWorker { meter, hears, busy: Duration::ZERO, records, batch, watch, shown: None }
+        MeterWorker { meter, reads_dns, busy: Duration::ZERO, records, batch, watch, shown: None }
     }
 
     /// Publishes its counters in `shown`.
@@ -57,10 +57,10 @@ impl<R: Records> MeterWorker<R> {
 
     /// Meters all frames of a burst in place.
     pub(super) fn take(&mut self, burst: Burst<'_>, links: &[Option<Link>]) {
-        if self.hears {
+        if self.reads_dns {
             for (desc, frame) in burst.iter() {
                 let link = links.get(usize::from(desc.interface)).copied().flatten();
-                DnsAnswer::of(link, desc.time, frame).into_iter().for_each(|heard| self.meter.add_dns_answer(heard));
+                DnsAnswer::of(link, desc.time, frame).into_iter().for_each(|answer| self.meter.add_dns_answer(answer));
             }
         }
         self.meter(|meter, records| meter.take(burst, links, records));
@@ -103,16 +103,16 @@ impl<R: Records> MeterWorker<R> {
     }
 }
 
-impl<R: Records + Send + 'static> Work for MeterWorker<R> {
+impl Work for MeterWorker {
     /// Link type of each interface, the packet time after the frames, and the DNS answers among all frames up to the
     /// last of these.
     type With = (Arc<[Option<Link>]>, Nanos, Vec<DnsAnswer>);
     /// Time of the last frame of the run.
     type Last = Nanos;
 
-    fn take(&mut self, block: &Block, (links, now, heard): Self::With) {
+    fn take(&mut self, block: &Block, (links, now, answers): Self::With) {
         self.meter(|meter, records| {
-            heard.into_iter().for_each(|heard| meter.add_dns_answer(heard));
+            answers.into_iter().for_each(|answer| meter.add_dns_answer(answer));
             meter.take(block.burst(), &links, records);
             meter.expire(now, records);
         });
@@ -124,24 +124,20 @@ impl<R: Records + Send + 'static> Work for MeterWorker<R> {
 }
 
 /// Ends all flows of a meter that has not panicked; returns its panic, if any.
-pub(super) fn finish<R: Records>(
-    metering: &mut MeterWorker<R>,
-    last: Nanos,
-    died: Option<ThreadPanic>,
-) -> Option<ThreadPanic> {
+pub(super) fn finish(metering: &mut MeterWorker, last: Nanos, died: Option<ThreadPanic>) -> Option<ThreadPanic> {
     died.or_else(|| survive(|| metering.finish(last)).err())
 }
 
-pub(super) fn lock<R>(records: &SharedRecords<R>) -> MutexGuard<'_, R> {
-    records.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn lock<T: ?Sized>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Batch<'a, R> {
+struct Batch<'a> {
     flows: &'a mut Vec<Flow>,
-    records: &'a SharedRecords<R>,
+    records: &'a SharedRecords,
 }
 
-impl<R: Records> Batch<'_, R> {
+impl Batch<'_> {
     fn hand_over(&mut self) {
         if !self.flows.is_empty() {
             let mut records = lock(self.records);
@@ -152,7 +148,7 @@ impl<R: Records> Batch<'_, R> {
     }
 }
 
-impl<R: Records> Records for Batch<'_, R> {
+impl Records for Batch<'_> {
     fn take(&mut self, flow: &Flow) {
         self.flows.push(flow.clone());
         if self.flows.len() == RECORDS {
