@@ -290,7 +290,7 @@ fn datagrams_carry_their_offset() {
     let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let ended = sent(&free, &["--udp", "--size", "50000", "--datagram", "508", "--rate", "10mbps"]);
     ended.with_status(1).says("port unreachable");
-    sent(&free, &["--udp", "--size", "1", "--datagram", "8"]).with_status(2).says("9..=65507");
+    sent(&free, &["--udp", "--size", "1", "--datagram", "8"]).with_status(2).says("expected 9 to 65507");
     sent(&free, &["--udp", "--size", "1", "--chunk", "1"]).with_status(2).says("datagrams are not acknowledged");
 }
 

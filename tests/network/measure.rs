@@ -209,7 +209,7 @@ fn search_ends_by_time_and_invalid_options_are_rejected() {
         (&["--max", "1kpps", "--min", "2kpps"], "invalid load limits"),
         (&["-w", "report.pdf"], ".json, .csv, .md or .html"),
         (&["-k", "nonsense"], "--packet"),
-        (&["--to", "pcap:x.pcap"], "cannot be used multiple times"),
+        (&["--to", "pcap:x.pcap"], "given twice"),
     ] {
         run(&words(&measure(&lab, wrong))).with_status(2).says(expected);
     }

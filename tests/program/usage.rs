@@ -47,8 +47,8 @@ fn usage_errors_exit_with_2_and_a_message() {
         (&["generate", "--to", "pcap:/dev/null", "--udp", "--dst-ip", "::1"], "different address families"),
         // Reported before ports are opened.
         (&["inline", "no0", "no1", "--share", "x", "--share-memory", "1MiB"], "expected at least 8 blocks of 1MiB"),
-        (&["measure", "--to", "no0", "--check", "no1", "--threads", "0"], "0 is not in 1..=1024"),
-        (&["send", "127.0.0.1:9", "--udp", "--size", "1", "--datagram", "8"], "8 is not in 9..=65507"),
+        (&["measure", "--to", "no0", "--check", "no1", "--threads", "0"], "expected 1 to 1024"),
+        (&["send", "127.0.0.1:9", "--udp", "--size", "1", "--datagram", "8"], "expected 9 to 65507"),
         (&["ctl", "/nosuch", "--json", "dump-flows"], "--json works with streams only"),
         (&["ctl", "/nosuch", "add-flow"], "<RULE>"),
     ];

@@ -78,54 +78,102 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("top", "not in this program, built without the feature tui; make builds all"),
 ];
 
-/// Returns a better error than that of clap, if known.
+/// Returns an error of the command line in the form of all others; `None` for help, which clap reports as errors.
 pub(super) fn instead(error: &clap::Error, verb: Option<&str>) -> Option<anyhow::Error> {
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.as_str()),
-        Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
-        _ => None,
+    use ErrorKind as Kind;
+    if matches!(error.kind(), Kind::DisplayHelp | Kind::DisplayVersion)
+        || error.kind() == Kind::DisplayHelpOnMissingArgumentOrSubcommand
+    {
+        return None;
+    }
+    let rest = || {
+        let text = error.render().to_string();
+        text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
     };
+    Some(usage(described(error, verb).unwrap_or_else(rest)))
+}
+
+/// Returns object, problem and remedy of an error, if it is of a known kind.
+fn described(error: &clap::Error, verb: Option<&str>) -> Option<String> {
+    let all = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => vec![text.as_str()],
+        Some(ContextValue::Strings(texts)) => texts.iter().map(String::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let text = |kind| all(kind).first().copied();
     let is_like_tcpdump = verb.is_some_and(|verb| VERBS.contains(&verb));
-    match error.kind() {
+    let help = match verb.filter(|verb| !verb.starts_with('-')) {
+        Some(verb) => format!("linerate {verb} --help"),
+        None => "linerate --help".to_owned(),
+    };
+    let option = || text(ContextKind::InvalidArg);
+    Some(match error.kind() {
         ErrorKind::UnknownArgument => {
-            let option = text(ContextKind::InvalidArg)?;
+            let option = option()?;
             let habit = HABITS.iter().find(|(options, _)| is_like_tcpdump && options.contains(&option));
             if let Some((_, advice)) = habit {
-                return Some(usage(format!("{option}: {advice}")));
+                return Some(format!("{option}: {advice}"));
             }
-            let verb = verb.filter(|verb| !verb.starts_with('-')).map_or(String::new(), |verb| format!("{verb} "));
             let meant = text(ContextKind::SuggestedArg).map(|near| format!(" (did you mean {near}?)"));
             if !option.starts_with('-') {
-                return Some(usage(format!("{option}: unexpected argument; linerate {verb}--help shows the usage")));
+                return Some(format!("{option}: unexpected argument; {help} shows the usage"));
             }
-            let help = format!("linerate {verb}--help lists them");
-            Some(usage(format!("{option}: no such option{}; {help}", meant.unwrap_or_default())))
+            format!("{option}: no such option{}; {help} lists them", meant.unwrap_or_default())
         }
-        ErrorKind::InvalidSubcommand => Some(no_command(text(ContextKind::InvalidSubcommand)?)),
+        ErrorKind::InvalidSubcommand => no_command(text(ContextKind::InvalidSubcommand)?),
+        ErrorKind::MissingSubcommand => format!("missing command; {help} lists them"),
+        ErrorKind::MissingRequiredArgument => {
+            format!("missing {}; {help} shows the usage", all(ContextKind::InvalidArg).join(", "))
+        }
+        ErrorKind::ArgumentConflict => match (option()?, all(ContextKind::PriorArg).join(", ")) {
+            (option, prior) if prior == option || prior.is_empty() => format!("{option}: given twice; leave one out"),
+            (option, prior) => format!("{option}: cannot be used with {prior}"),
+        },
+        ErrorKind::InvalidValue => {
+            let known = all(ContextKind::ValidValue).join(", ");
+            let expected = if known.is_empty() { String::new() } else { format!("; expected {known}") };
+            match text(ContextKind::InvalidValue)? {
+                "" => format!("{}: missing value{expected}", option()?),
+                value => format!("{}: invalid value {value:?}{expected}", option()?),
+            }
+        }
         ErrorKind::ValueValidation => {
-            let (option, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
-            let expected = plainly(&error.source()?.to_string())?;
-            Some(usage(format!("{option}: invalid value {value:?}; expected {expected}")))
+            let (option, value) = (option()?, text(ContextKind::InvalidValue)?);
+            let reason = error.source()?.to_string();
+            match plainly(&reason) {
+                Some(expected) => format!("{option}: invalid value {value:?}; expected {expected}"),
+                None if reason.starts_with(value) || reason.contains(&format!("{value:?}")) => {
+                    format!("{option}: {reason}")
+                }
+                None => format!("{option}: invalid value {value:?}: {reason}"),
+            }
         }
-        _ => None,
-    }
+        _ => return None,
+    })
 }
 
-/// Returns what was expected, for an error of the standard library.
-fn plainly(reason: &str) -> Option<&'static str> {
-    match reason {
-        "invalid digit found in string" | "cannot parse integer from empty string" => Some("a whole number"),
-        "invalid float literal" | "cannot parse float from empty string" => Some("a number"),
-        "number too large to fit in target type" => Some("a smaller number"),
-        "invalid IP address syntax" | "invalid IPv4 address syntax" => Some("an IP address, such as 10.0.0.1"),
-        "invalid socket address syntax" => Some("ADDRESS:PORT, such as 127.0.0.1:8080"),
-        _ => None,
+/// Returns what was expected, for an error of the standard library or of a range.
+fn plainly(reason: &str) -> Option<String> {
+    if let Some((_, range)) = reason.split_once(" is not in ") {
+        let (least, most) = range.split_once("..")?;
+        let most = most.trim_start_matches('=');
+        let is_bound = most.parse::<u64>().is_ok_and(|most| most <= u32::MAX.into());
+        return Some(if is_bound { format!("{least} to {most}") } else { format!("at least {least}") });
     }
+    let expected = match reason {
+        "invalid digit found in string" | "cannot parse integer from empty string" => "a whole number",
+        "invalid float literal" | "cannot parse float from empty string" => "a number",
+        "number too large to fit in target type" => "a smaller number",
+        "invalid IP address syntax" | "invalid IPv4 address syntax" => "an IP address, such as 10.0.0.1",
+        "invalid socket address syntax" => "ADDRESS:PORT, such as 127.0.0.1:8080",
+        _ => return None,
+    };
+    Some(expected.to_owned())
 }
 
-fn no_command(name: &str) -> anyhow::Error {
+fn no_command(name: &str) -> String {
     if let Some((_, reason)) = ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == name) {
-        return usage(format!("{name}: {reason}"));
+        return format!("{name}: {reason}");
     }
     let usual = COMMANDS.iter().find(|(names, _)| names.contains(&name)).map(|(_, meant)| (*meant).to_owned());
     let meant = usual.or_else(|| {
@@ -137,7 +185,7 @@ fn no_command(name: &str) -> anyhow::Error {
         near.map(str::to_owned)
     });
     let meant = meant.map_or_else(String::new, |meant| format!(" (did you mean linerate {meant}?)"));
-    usage(format!("{name}: no such command{meant}; linerate --help lists them"))
+    format!("{name}: no such command{meant}; linerate --help lists them")
 }
 
 #[cfg(test)]
@@ -177,6 +225,18 @@ mod tests {
             ("x captrue a", "captrue: no such command (did you mean linerate capture?)"),
             ("x bench", "bench: now a program of its own, linerate-bench (make bench builds and runs it)"),
             ("x nosuch", "nosuch: no such command; linerate --help"),
+            ("x find", "missing <DIR|FILE|FILTER>...; linerate find --help shows the usage"),
+            (
+                "x capture --format pcapgn",
+                "--format <FORMAT>: invalid value \"pcapgn\"; expected pcap, pcap-micros, pcapng",
+            ),
+            ("x capture eth0 -w", "--write <FILE>: missing value"),
+            ("x ctl x", "missing command; linerate ctl --help"),
+            ("x generate --rate foo", "--rate <RATE>: invalid rate \"foo\"; expected"),
+            ("x find a --count --json", "--count: cannot be used with --json"),
+            ("x find a -w b -w c", "--write <FILE>: given twice; leave one out"),
+            ("x capture eth0 -c 10y", "--packets <N>: "),
+            ("x capture eth0 --compress-threads 9", "--compress-threads <N>: invalid value \"9\"; expected 1 to 8"),
         ] {
             assert!(error_of(line).starts_with(text), "{line}: {}", error_of(line));
         }

@@ -224,16 +224,14 @@ pub fn printed() -> Box<dyn Write + Send> {
     Box::new(Printed)
 }
 
-/// Prints the output of clap: help, or a usage error.
+/// Prints the help, to standard error if it was not asked for.
 pub fn explain(error: &clap::Error) -> Exit {
-    let plain = error.render().to_string();
-    let is_plain = escaped(&plain, &[]) == plain;
-    match (error.use_stderr(), is_plain) {
-        (false, _) => note(check_output().and_then(|()| error.print()).and_then(|()| io::stdout().flush())),
-        (true, true) => drop(error.print()),
-        (true, false) => print_stderr(plain),
+    if error.use_stderr() {
+        drop(error.print());
+        return Exit::Usage;
     }
-    if error.use_stderr() { Exit::Usage } else { Exit::Done }
+    note(check_output().and_then(|()| error.print()).and_then(|()| io::stdout().flush()));
+    Exit::Done
 }
 
 /// Returns the exit status of the program: that of the verb, or failed if standard output is incomplete.
