@@ -8,11 +8,11 @@ use linerate_meter::names::http::Request;
 use linerate_meter::names::tls::{ClientHello, ServerHello};
 use linerate_meter::names::value::{Dns, Http, Tls};
 use linerate_meter::{
-    ConnState, End, EndReason, ExportedBy, Flow, History, Names, PacketStats, Quality, Retransmitted, Rtt, Side, Stats,
-    StatsSide, Summary, Tcp, TcpSide, Tunnel,
+    ConnState, Direction, End, EndReason, ExportedBy, Flow, History, Names, PacketStats, Quality, Retransmitted, Rtt,
+    Side, Stats, StatsSide, Summary, Tcp, TcpSide, Tunnel, TunnelKind,
 };
 use linerate_tests::support::Scratch;
-use linerate_tests::support::flows::{DIRECTIONS, TUNNELS, any_flow};
+use linerate_tests::support::flows::any_flow;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -90,13 +90,13 @@ fn flow(row: &Row) -> Flow {
         protocol: all.number("protocol"),
         vlans: [all.number("vlan"), all.number("inner_vlan")],
         tunnel: all.text("tunnel_kind").map(|name| Tunnel {
-            kind: TUNNELS.into_iter().find(|kind| kind.name() == name).unwrap(),
+            kind: TunnelKind::ALL.into_iter().find(|kind| kind.name() == name).unwrap(),
             id: all.number("tunnel_id"),
             parent: all.number("tunnel_parent"),
         }),
         sides: both.map(side),
         end: EndReason::ALL.into_iter().find(|end| Some(end.name()) == all.text("end_reason")).unwrap(),
-        direction: DIRECTIONS.into_iter().find(|one| Some(one.name()) == all.text("direction")).unwrap(),
+        direction: Direction::ALL.into_iter().find(|one| Some(one.name()) == all.text("direction")).unwrap(),
         quality: Quality(quality.map(|(bit, _)| bit.0).sum()),
         extensions: all.number("extension_headers"),
         flows: all.number("flows"),

@@ -191,6 +191,7 @@ fn every_column_can_be_filtered() {
             format!("{name} = a"),
             format!("{name} = ::1"),
             format!("{name} > 2000-01-01"),
+            format!("{name} = {}", column.field.words().first().unwrap_or(&"a")),
         ];
         let understood: Vec<Filter> = texts.iter().filter_map(|text| Filter::parse(text, Nanos(0)).ok()).collect();
         let is_list = matches!(column.field.get, linerate_export::fields::Getter::List(_));
@@ -232,12 +233,25 @@ fn invalid_filter_is_reported_with_position_and_remedy() {
         ("host 10.0.0.1 \u{20ac}", "unexpected character"),
         ("not", "missing condition"),
         ("quality_midstream = maybe", "expected true or false"),
+        ("tcp_state = S9", "at character 13, \"S9\": S9: no such tcp_state; expected S0, S1, SF,"),
+        ("end_reason in [ idle FIN ]", "FIN: no such end_reason; expected idle, active, end, forced, evicted"),
     ] {
         let mistake = Filter::parse(text, Nanos(0)).unwrap_err();
         assert!(mistake.within(text).contains(expected), "{text}: {}", mistake.within(text));
     }
     let deep = "(".repeat(100_000);
     assert!(Filter::parse(&deep, Nanos(0)).unwrap_err().what.contains("deeper than 64"));
+}
+
+/// The case of history letters is the direction.
+#[test]
+fn words_of_a_fixed_set_are_found_in_any_case() {
+    let parsed = |text: &str| format!("{:?}", Filter::parse(text, Nanos(0)).unwrap());
+    assert_eq!(
+        parsed("tcp_state in [ sf s0 ] or end_reason = IDLE"),
+        parsed("tcp_state in [ SF S0 ] or end_reason = idle")
+    );
+    assert_ne!(parsed("tcp_history = shadf"), parsed("tcp_history = ShADf"));
 }
 
 /// Short forms of pcap-filter and nfdump.

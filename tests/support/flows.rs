@@ -31,6 +31,9 @@ pub fn any_flow() -> impl Strategy<Value = Flow> {
             (macs, mpls, teids),
             (tcp, stats, names, exporter),
         )| {
+            let quality = Quality(words.2);
+            let payload = if quality.contains(Quality::PAYLOAD_UNKNOWN) { 0 } else { u64::MAX };
+            let sides = sides.map(|side: Side| Side { payload_bytes: side.payload_bytes & payload, ..side });
             Flow {
                 id,
                 ends,
@@ -39,8 +42,8 @@ pub fn any_flow() -> impl Strategy<Value = Flow> {
                 tunnel,
                 sides,
                 end: EndReason::ALL[words.0],
-                direction: DIRECTIONS[words.1],
-                quality: Quality(words.2),
+                direction: Direction::ALL[words.1],
+                quality,
                 extensions,
                 flows,
                 macs,
@@ -54,15 +57,6 @@ pub fn any_flow() -> impl Strategy<Value = Flow> {
         },
     )
 }
-
-/// All directions.
-pub const DIRECTIONS: [Direction; 4] = [Direction::FirstPacket, Direction::Syn, Direction::SynAck, Direction::IcmpType];
-
-/// All kinds of tunnels.
-pub const TUNNELS: [TunnelKind; 7] = {
-    use TunnelKind::*;
-    [Ip, Gre, Vxlan, Geneve, GtpU, Teredo, Other]
-};
 
 /// Returns a flow with every field set.
 pub fn full_flow() -> Flow {
@@ -91,7 +85,7 @@ pub fn full_flow() -> Flow {
         sides: [side; 2],
         end: EndReason::End,
         direction: Direction::Syn,
-        quality: Quality((1 << Quality::NAMES.len()) - 1),
+        quality: Quality(((1 << Quality::NAMES.len()) - 1) & !Quality::PAYLOAD_UNKNOWN.0),
         extensions: 1,
         flows: 1,
         macs: Some([MacAddr::BROADCAST; 2]),
@@ -128,8 +122,8 @@ fn mac() -> impl Strategy<Value = MacAddr> {
 }
 
 fn tunnel() -> impl Strategy<Value = Tunnel> {
-    (0..TUNNELS.len(), any::<u32>(), any::<u64>()).prop_map(|(kind, id, parent)| Tunnel {
-        kind: TUNNELS[kind],
+    (0..TunnelKind::ALL.len(), any::<u32>(), any::<u64>()).prop_map(|(kind, id, parent)| Tunnel {
+        kind: TunnelKind::ALL[kind],
         id,
         parent,
     })

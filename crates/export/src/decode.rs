@@ -125,9 +125,8 @@ fn of_flow(path: &str) -> Option<Setter> {
         "vlan" => |flow, _, value| flow.vlans[0] = value.small(),
         "inner_vlan" => |flow, _, value| flow.vlans[1] = value.small(),
         "tunnel.kind" => |flow, _, value| {
-            use TunnelKind::{Geneve, Gre, GtpU, Ip, Other, Teredo, Vxlan};
-            let kinds = [Ip, Gre, Vxlan, Geneve, GtpU, Teredo, Other];
-            tunnel(flow).kind = kinds.into_iter().find(|kind| kind.name() == value.text()).unwrap_or(Other);
+            let known = TunnelKind::ALL.into_iter().find(|kind| kind.name() == value.text());
+            tunnel(flow).kind = known.unwrap_or(TunnelKind::Other);
         },
         "tunnel.id" => |flow, _, value| tunnel(flow).id = value.small(),
         "tunnel.parent" => |flow, _, value| tunnel(flow).parent = value.number(),
@@ -165,9 +164,8 @@ fn of_flow(path: &str) -> Option<Setter> {
             flow.end = EndReason::ALL.into_iter().find(|end| end.name() == value.text()).unwrap_or(flow.end);
         },
         "direction" => |flow, _, value| {
-            use Direction::{FirstPacket, IcmpType, Syn, SynAck};
-            let known = [FirstPacket, Syn, SynAck, IcmpType];
-            flow.direction = known.into_iter().find(|one| one.name() == value.text()).unwrap_or(flow.direction);
+            let known = Direction::ALL.into_iter().find(|one| one.name() == value.text());
+            flow.direction = known.unwrap_or(flow.direction);
         },
         "quality" => |flow, _, value| {
             if let Value::Quality(quality) = value {

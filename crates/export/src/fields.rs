@@ -13,7 +13,7 @@ pub use present_parts::PresentParts;
 
 use linerate_burst::Nanos;
 use linerate_headers::MacAddr;
-use linerate_meter::{Flow, Level, Quality};
+use linerate_meter::{ConnState, Direction, EndReason, Flow, Level, Protocol, Quality, TunnelKind};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
@@ -215,6 +215,18 @@ impl Field {
         }
     }
 
+    /// Returns all values of a field of [`Getter::Name`]; empty for others.
+    pub fn words(&self) -> Vec<&'static str> {
+        match self.path {
+            "tunnel.kind" => TunnelKind::ALL.map(TunnelKind::name).to_vec(),
+            "end_reason" => EndReason::ALL.map(EndReason::name).to_vec(),
+            "direction" => Direction::ALL.map(Direction::name).to_vec(),
+            "service" => Protocol::ALL.map(Protocol::name).to_vec(),
+            "tcp.state" => ConnState::ALL.map(ConnState::name).to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns its IPFIX elements for a direction: enterprise (0: IANA) and number; for addresses those of IPv4 and
     /// IPv6.
     pub fn elements(&self, side: usize) -> impl Iterator<Item = (u32, u16)> {
@@ -317,6 +329,7 @@ mod tests {
             assert_eq!(path.ends_with("_ns"), *unit == "ns", "{path}");
             assert!(meaning.len() > 6 && !meaning.ends_with('.') && !meaning.contains('|'), "{path}: {meaning}");
             assert!(!matches!(field.get, Getter::Time(_)) || path.ends_with("_time_ns"), "{path}");
+            assert_eq!(matches!(field.get, Getter::Name(_)), !field.words().is_empty(), "{path}: words");
             let prefix = match part.level() {
                 Level::Counters => "",
                 Level::Tcp => "tcp.",

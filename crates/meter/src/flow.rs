@@ -233,6 +233,9 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// All kinds of evidence.
+    pub const ALL: [Direction; 4] = [Direction::FirstPacket, Direction::Syn, Direction::SynAck, Direction::IcmpType];
+
     /// Returns the name used in text and JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -284,9 +287,11 @@ impl Quality {
     pub const DOUBTFUL_END: Quality = Quality(1 << 11);
     /// More headers followed than are decoded per frame. The packet is the innermost one that was reached.
     pub const TOO_DEEP: Quality = Quality(1 << 12);
+    /// The record comes from an exporter that does not count payload bytes: they are absent.
+    pub const PAYLOAD_UNKNOWN: Quality = Quality(1 << 13);
 
     /// Each bit with its name in text and JSON.
-    pub const NAMES: [(Quality, &'static str); 13] = [
+    pub const NAMES: [(Quality, &'static str); 14] = [
         (Quality::TRUNCATED, "truncated"),
         (Quality::BAD_CHECKSUM, "bad_checksum"),
         (Quality::SENSOR_LOSS, "sensor_loss"),
@@ -300,6 +305,7 @@ impl Quality {
         (Quality::EVICTED, "evicted"),
         (Quality::DOUBTFUL_END, "doubtful_end"),
         (Quality::TOO_DEEP, "too_deep"),
+        (Quality::PAYLOAD_UNKNOWN, "payload_unknown"),
     ];
 
     /// Returns whether every bit of `other` is set.

@@ -49,6 +49,12 @@ pub enum TunnelKind {
 }
 
 impl TunnelKind {
+    /// All protocols.
+    pub const ALL: [TunnelKind; 7] = {
+        use TunnelKind::{Geneve, Gre, GtpU, Ip, Other, Teredo, Vxlan};
+        [Ip, Gre, Vxlan, Geneve, GtpU, Teredo, Other]
+    };
+
     /// Returns the name used in text and JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -63,8 +69,7 @@ impl TunnelKind {
     }
 
     fn from_number(number: u8) -> Option<TunnelKind> {
-        use TunnelKind::*;
-        [Ip, Gre, Vxlan, Geneve, GtpU, Teredo, Other].into_iter().find(|kind| *kind as u8 == number)
+        TunnelKind::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 }
 

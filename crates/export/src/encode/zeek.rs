@@ -62,8 +62,8 @@ fn conn() -> [Conn; 25] {
         own("proto", Getter::Name(|flow, _| Some(proto(flow.protocol)))),
         own("service", Getter::Name(|flow, _| service(flow))),
         own("duration", Getter::F64(|flow, _| duration(flow))),
-        of("orig_bytes", Getter::U64(|flow, side| Some(sequence_bytes(flow, side))), 0),
-        of("resp_bytes", Getter::U64(|flow, side| Some(sequence_bytes(flow, side))), 1),
+        of("orig_bytes", Getter::U64(sequence_bytes), 0),
+        of("resp_bytes", Getter::U64(sequence_bytes), 1),
         own("conn_state", Getter::Name(|flow, _| conn_state(flow))),
         own("missed_bytes", Getter::U64(|flow, _| missed_bytes(flow))),
         Same("history"),
@@ -161,10 +161,13 @@ fn proto(number: u8) -> &'static str {
 }
 
 /// Returns payload bytes by sequence numbers: retransmissions count once, and gaps are included.
-fn sequence_bytes(flow: &Flow, side: usize) -> u64 {
+fn sequence_bytes(flow: &Flow, side: usize) -> Option<u64> {
+    if flow.quality.contains(Quality::PAYLOAD_UNKNOWN) {
+        return None;
+    }
     let sent_again = flow.tcp.as_ref().map_or(0, |tcp| tcp.sides[side].retransmitted_bytes);
     let unseen = flow.tcp.as_ref().map_or(0, |tcp| tcp.sides[side].gap_bytes);
-    flow.sides[side].payload_bytes.saturating_sub(sent_again).saturating_add(unseen)
+    Some(flow.sides[side].payload_bytes.saturating_sub(sent_again).saturating_add(unseen))
 }
 
 /// Returns the state; for UDP Zeek distinguishes by who sent packets.

@@ -4,7 +4,7 @@ use super::Getter::{Address, Bool, Id, List, Mac, Name, Text, Time, U8, U16, U32
 use super::Part::{End, Flow, Headers, Side};
 use super::{Field, Getter, Part, always, maybe, null};
 use linerate_burst::Nanos;
-use linerate_meter::Flow as Record;
+use linerate_meter::{Flow as Record, Quality};
 use std::borrow::Cow;
 
 pub(super) const FIELDS: &[Field] = &[
@@ -128,10 +128,10 @@ pub(super) const FIELDS: &[Field] = &[
     .unit("bytes")
     .iana(&[1])
     .zeek(&["orig_ip_bytes", "resp_ip_bytes"]),
-    always(
+    null(
         Side,
         "*.payload_bytes",
-        U64(|flow, side| Some(flow.sides[side].payload_bytes)),
+        U64(|flow, side| Some(flow.sides[side].payload_bytes).filter(|_| !flow.quality.contains(Quality::PAYLOAD_UNKNOWN))),
         "bytes after the transport header (TCP by data offset; UDP, UDP-Lite and ICMP 8 bytes, SCTP 12, other protocols none), retransmissions included. If the transport header is truncated or malformed (TCP with an offset below 5), bytes after its minimum length",
     )
     .unit("bytes")

@@ -111,16 +111,13 @@ impl Record {
         let of = &mut self.flow.sides[side];
         match path {
             "direction" => {
-                use Direction::{FirstPacket, IcmpType, Syn, SynAck};
-                let known = [FirstPacket, Syn, SynAck, IcmpType].into_iter().find(|known| is(known.name(), value));
-                self.flow.direction = known.unwrap_or(FirstPacket);
+                let known = Direction::ALL.into_iter().find(|known| is(known.name(), value));
+                self.flow.direction = known.unwrap_or(Direction::FirstPacket);
             }
             "quality" => (self.flow.quality, self.has_quality) = (Quality(number as u16), true),
             "extension_headers" => self.flow.extensions = number as u8,
             "tunnel.kind" => {
-                use TunnelKind::{Geneve, Gre, GtpU, Ip, Other, Teredo, Vxlan};
-                let kinds = [Ip, Gre, Vxlan, Geneve, GtpU, Teredo, Other];
-                if let Some(kind) = kinds.into_iter().find(|kind| is(kind.name(), value)) {
+                if let Some(kind) = TunnelKind::ALL.into_iter().find(|kind| is(kind.name(), value)) {
                     (self.tunnel.kind, self.has_tunnel) = (kind, true);
                 }
             }
@@ -199,6 +196,9 @@ impl Record {
         }
         if !self.has_quality && self.flow.sides.iter().any(|side| !has_traffic(side)) {
             self.flow.quality = Quality::ONE_WAY;
+        }
+        if !self.numbers.has(Number::PayloadBytes) {
+            self.flow.quality.0 |= Quality::PAYLOAD_UNKNOWN.0;
         }
         Some(self.flow)
     }

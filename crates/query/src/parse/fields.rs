@@ -89,8 +89,9 @@ impl Parser {
             Kind::Text => {
                 let by = if self.take(&[], &["~"]) { Match::Part } else { Match::Whole };
                 let is_not = by == Match::Whole && self.equals()?;
-                let texts = self.values()?.into_iter().map(|(_, text)| text).collect();
-                Ok((is_not, Filter::Is(Test::Text(id, by, texts))))
+                let words = if by == Match::Whole { column.field.words() } else { Vec::new() };
+                let texts = self.values()?.into_iter().map(|(at, text)| known_word(&words, word, at, text));
+                Ok((is_not, Filter::Is(Test::Text(id, by, texts.collect::<Result<_, _>>()?))))
             }
             Kind::Flag => {
                 let is_not = self.equals()?;
@@ -160,6 +161,16 @@ impl Parser {
         };
         found.map_err(|what| ParseError::new(at, what))
     }
+}
+
+/// Finds a word in the fixed set of a field, in upper or lower case; without a set any text is valid.
+fn known_word(words: &[&str], field: &str, at: usize, text: String) -> Result<String, ParseError> {
+    if words.is_empty() {
+        return Ok(text);
+    }
+    let known = words.iter().find(|word| word.eq_ignore_ascii_case(&text));
+    let unknown = || ParseError::new(at, format!("{text}: no such {field}; expected {}", words.join(", ")));
+    known.map(|word| (*word).to_owned()).ok_or_else(unknown)
 }
 
 fn example(kind: Kind) -> &'static str {

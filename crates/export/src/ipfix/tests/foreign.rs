@@ -144,13 +144,16 @@ fn a_direction_without_packets_does_not_hide_times() {
     let both = [(0, 152, 8, MS), (0, 153, 8, MS + 500)];
     let asa = flow(&[both[0], (0, 323, 8, MS + 60), (0, 298, 4, 10), (0, 299, 4, 20)]);
     assert_eq!((asa.first().0, asa.last().0), (MS * 1_000_000, (MS + 60) * 1_000_000));
-    assert_eq!(asa.quality, Quality::default());
+    assert_eq!(asa.quality, Quality::PAYLOAD_UNKNOWN);
+    let counted = flow(&[both[0], (0, 231, 4, 0), (0, 232, 4, 5), (0, 1, 4, 40)]);
+    assert_eq!(counted.quality, Quality::default(), "0 payload bytes were counted");
     // No forward packets, as in a flow that starts with a reply.
     for more in [&[][..], &[(REVERSE, 152, 8, MS + 10), (REVERSE, 153, 8, MS + 400)], &[(REVERSE, 152, 8, 0)]] {
         let elements = [&both[..], &[(0, 2, 4, 0), (REVERSE, 2, 4, 3)], more].concat();
         let flow = flow(&elements);
         assert_eq!((flow.first().0, flow.last().0), (MS * 1_000_000, (MS + 500) * 1_000_000), "{more:?}");
-        assert_eq!((flow.sides[0], flow.quality), (Default::default(), Quality::ONE_WAY), "{more:?}");
+        let quality = Quality(Quality::ONE_WAY.0 | Quality::PAYLOAD_UNKNOWN.0);
+        assert_eq!((flow.sides[0], flow.quality), (Default::default(), quality), "{more:?}");
     }
     // Bytes without packets in both directions.
     let counted = flow(&[&both[..], &[(0, 1, 4, 5), (REVERSE, 1, 4, 6)]].concat());
