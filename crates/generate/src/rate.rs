@@ -140,7 +140,7 @@ impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Rate::Top => f.write_str("maximum rate"),
-            Rate::Frames(rate) => write!(f, "{} frames/s", round_to_thousandths(*rate)),
+            Rate::Frames(rate) => write!(f, "{} packets/s", round_to_thousandths(*rate)),
             Rate::Bits(rate, Layer::L1) => write!(f, "{} Gb/s L1", round_to_thousandths(*rate) / 1e9),
             Rate::Bits(rate, Layer::L2) => write!(f, "{} Gb/s L2", round_to_thousandths(*rate) / 1e9),
         }
@@ -184,9 +184,9 @@ mod tests {
     #[test]
     fn rates_are_shown_with_significant_digits() {
         for (rate, text) in [
-            (Rate::Frames(2000.0).scaled(1.1).scaled(1.1).scaled(1.1), "2662 frames/s"),
-            (Rate::Frames(1e3 / 3.0), "333.333 frames/s"),
-            (Rate::Frames(0.000_25), "0.00025 frames/s"),
+            (Rate::Frames(2000.0).scaled(1.1).scaled(1.1).scaled(1.1), "2662 packets/s"),
+            (Rate::Frames(1e3 / 3.0), "333.333 packets/s"),
+            (Rate::Frames(0.000_25), "0.00025 packets/s"),
             (Rate::Bits(1.5e9, Layer::L2), "1.5 Gb/s L2"),
             (Rate::Top, "maximum rate"),
         ] {
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn line_rate_of_the_smallest_frame_is_the_textbook_value() {
-        // 10 Gb/s of 64-byte frames (60 captured): 14.88 M frames/s.
+        // 10 Gb/s of 64-byte frames (60 captured): 14.88 M packets/s.
         let nanos = Rate::Bits(10e9, Layer::L1).nanos(14_880_952, 14_880_952 * 60);
         assert!((999_999_000..=1_000_000_000).contains(&nanos), "{nanos}");
     }

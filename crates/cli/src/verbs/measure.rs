@@ -296,7 +296,7 @@ impl Measurement<'_> {
         let all: f64 = estimates.iter().map(|(_, seconds)| seconds).sum();
         let about = if all > 0.0 { format!(", estimated {}", clock(all)) } else { String::new() };
         print_stderr(format_args!(
-            "{size} bytes: {} to {} frames/s{about}{own}\n{}",
+            "{size} bytes: {} to {} packets/s{about}{own}\n{}",
             round(least),
             round(greatest),
             head(),

@@ -22,10 +22,10 @@ loss = "0.1%"
 delay_ms = 20
 variation_ms = 5
 `;
-const TRIALS = [["size", "bytes", true], ["trial", "", true], ["test"], ["offered", "frames/s", true], ["lasted", "s", true], ["lost", "", true],
+const TRIALS = [["size", "bytes", true], ["trial", "", true], ["test"], ["offered", "packets/s", true], ["lasted", "s", true], ["lost", "", true],
   ["lost", "%", true], ["p99", "us", true], ["tester"]];
 const FOUND = [["what"], ["test"], ["result", "", true], ["remark"]];
-const RESULTS = [["size", "bytes", true], ["goal"], ["verdict"], ["lower bound", "frames/s", true], ["upper bound", "frames/s", true], ["between"], ["why"]];
+const RESULTS = [["size", "bytes", true], ["goal"], ["verdict"], ["lower bound", "packets/s", true], ["upper bound", "packets/s", true], ["between"], ["why"]];
 
 export function open(main, page) {
   const ports = page.ports();
@@ -118,7 +118,7 @@ export function open(main, page) {
   /** Position of the bounds between zero and the maximum load. */
   function bounds(size, result) {
     const most = size.max_load || 1;
-    return el("meter", { min: 0, max: most, value: result.lower ?? 0, low: 0, title: `${count(result.lower)} of ${count(most)} frames/s` });
+    return el("meter", { min: 0, max: most, value: result.lower ?? 0, low: 0, title: `${count(result.lower)} of ${count(most)} packets/s` });
   }
 
   /** Lists results of tests other than bounds: subject, test, value, and remark. */
@@ -129,13 +129,13 @@ export function open(main, page) {
     for (const size of report.sizes) {
       const add = (test, value, remark) => rows.push([size.service ?? `${size.size} bytes`, test, value, remark ?? ""]);
       if (size.latency) add("latency", `${micros(size.latency.tagged_mean_ns)} us`, size.latency.shortened);
-      for (const row of size.loss ?? []) add("loss", percent(row.loss_ratio), `at ${count(row.load)} frames/s`);
+      for (const row of size.loss ?? []) add("loss", percent(row.loss_ratio), `at ${count(row.load)} packets/s`);
       const bursts = size.bursts;
       if (bursts) add("back-to-back", `${count(bursts.mean)} frames`,
         bursts.is_limited ? "longest burst tested" : `a buffer of ${count(bursts.buffer_frames)} frames, ${seconds(bursts.corrected_s)}`);
       if (size.recovery) add("recovery", seconds(size.recovery.mean_s), size.recovery.shortened);
       for (const run of size.reset?.runs ?? []) add("reset", seconds(run.by_times_s), `by loss ${seconds(run.by_loss_s)}; command: ${run.command}`);
-      if (size.forwarding) add("mrr", `${count(size.forwarding.mean)} frames/s`, `at ${count(size.forwarding.load)}`);
+      if (size.forwarding) add("mrr", `${count(size.forwarding.mean)} packets/s`, `at ${count(size.forwarding.load)}`);
       if (size.soak) add("soak", size.soak.verdict, `${count(size.soak.seconds)} s, ${count(size.soak.lost)} of ${count(size.soak.sent)} lost, ` +
         `${size.soak.events.length} times; p99 ${micros(size.soak.latency_p99_ns)} us`);
       for (const left of size.skipped ?? []) add("skipped", "-", left);

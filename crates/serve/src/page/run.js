@@ -6,10 +6,10 @@ import { bits, button, count, el, micros, pager, table, text } from "./dom.js";
 
 export { remember };
 
-const PORTS = [["port"], ["link"], ["line", ""], ["sent", "", true], ["sent", "frames/s", true], ["received", "", true],
-  ["received", "frames/s", true], ["sent", "bits/s, L1", true], ["capture"], ["remark"]];
+const PORTS = [["port"], ["link"], ["line", ""], ["sent", "", true], ["sent", "packets/s", true], ["received", "", true],
+  ["received", "packets/s", true], ["sent", "bits/s, L1", true], ["capture"], ["remark"]];
 const STREAMS = [["selected"], ["stream"], ["state"], ["from, to"], ["size", "bytes", true], ["rate", "", true], ["sent", "", true],
-  ["sent", "frames/s", true], ["late", "", true], ["received", "", true], ["received", "frames/s", true], ["lost", "", true],
+  ["sent", "packets/s", true], ["late", "", true], ["received", "", true], ["received", "packets/s", true], ["lost", "", true],
   ["reordered", "", true],
   ["duplicated", "", true], ["latency p50", "us", true], ["p99", "us", true], ["max", "us", true], ["do"]];
 

@@ -176,8 +176,8 @@ impl Report {
             packets: if is_service { Vec::new() } else { packets },
             seed: args.seed,
             load: match args.both {
-                true => "frames/s over all packets, per direction; loss over both directions",
-                false => "frames/s over all packets, in one direction",
+                true => "packets/s over all packets, per direction; loss over both directions",
+                false => "packets/s over all packets, in one direction",
             },
             goals: plan.goals.iter().filter(|_| has_goals).map(GoalJson::from).collect(),
             settle_s: plan.settle.as_secs_f64(),
@@ -209,13 +209,13 @@ impl Report {
         let found = self.results().filter_map(|(size, result)| {
             let (frames, gbps) = (result.lower?, result.gbps_l1?);
             let verdict = if result.verdict == "regular" { String::new() } else { format!(" ({})", result.verdict) };
-            let rate = format!("{} frames/s, {}", grouped(frames.round() as u64), bits_per_second(gbps));
+            let rate = format!("{} packets/s, {}", grouped(frames.round() as u64), bits_per_second(gbps));
             Some(format!("{} bytes, {}: {rate}{verdict}", size.size, result.goal))
         });
         let found: Vec<String> = found.collect();
         let forwarded = self.sizes.iter().filter_map(|size| {
             let mean = size.forwarding.as_ref()?.mean;
-            Some(format!("{} bytes: {} frames/s forwarded", size.size, grouped(mean.round() as u64)))
+            Some(format!("{} bytes: {} packets/s forwarded", size.size, grouped(mean.round() as u64)))
         });
         let soaked = self.sizes.iter().filter_map(|size| Some(format!("load {}", size.soak.as_ref()?.verdict)));
         let steps = self.services.iter().map(|step| step.verdict);
@@ -247,8 +247,14 @@ impl Report {
 
     /// Returns notes about the results.
     fn remarks(&self) -> Vec<String> {
-        let odd = self.results().filter(|(_, result)| result.verdict != "regular");
-        let mut whys: Vec<String> = odd.map(|(_, result)| result.why.to_owned()).collect();
+        let why = |result: &ResultJson| match result.verdict {
+            "regular" => {
+                "regular: a passing and a failing rate were found, at most --width apart (RFC 9971)".to_owned()
+            }
+            _ => result.why.to_owned(),
+        };
+        let mut whys: Vec<String> = self.results().map(|(_, result)| why(result)).collect();
+        whys.extend(self.results().filter_map(|(size, result)| self.queued(size.size, result)));
         for size in &self.sizes {
             whys.extend(size.skipped.iter().map(|left| format!("{} bytes: {left}", size.size)));
             let counted = "bytes: no room for a trailer, so packets are only counted, without latency";
@@ -258,6 +264,23 @@ impl Report {
         whys.dedup();
         whys.extend(self.deviations.iter().cloned());
         whys
+    }
+
+    /// Returns a note if a queue of the device took the packets above its rate: in a trial of T seconds at a load that
+    /// is a part p too high the queue grows by p T, in seconds of delay.
+    fn queued(&self, size: u64, result: &ResultJson) -> Option<String> {
+        let goal = self.goals.iter().find(|goal| goal.name == result.goal)?;
+        let waited_ms = result.latency_p99_ns? as f64 / 1e6;
+        let part = waited_ms / 1e3 / goal.final_trial_s;
+        (part > goal.width).then(|| {
+            format!(
+                "{size} bytes, {}: packets waited {waited_ms:.1} ms (p99) in trials of {} s: the rate may be {:.1} % too \
+                 high, as a queue takes the excess; try a longer --trial",
+                goal.name,
+                goal.final_trial_s,
+                part * 100.0
+            )
+        })
     }
 
     fn results(&self) -> impl Iterator<Item = (&SizeReport, &ResultJson)> {
@@ -342,7 +365,7 @@ impl Row {
 pub(super) fn head() -> String {
     format!(
         "{:>6}{:>6} {:<12}{:>12}{:>8}{:>12}{:>10}{:>9}\n",
-        "size", "trial", "test", "frames/s", "s", "lost", "loss %", "p99 us"
+        "size", "trial", "test", "packets/s", "s", "lost", "loss %", "p99 us"
     )
 }
 

@@ -99,7 +99,7 @@ fn over_size(report: &Report) -> String {
     let all = || series.iter().flat_map(|one| &one.points);
     let across = Axis::linear("bytes with FCS", all().map(|point| point.0));
     // The line rate is far above that of most devices.
-    let up = Axis::logarithmic("frames/s", all().map(|point| point.1));
+    let up = Axis::logarithmic("packets/s", all().map(|point| point.1));
     picture("rate over frame size", across, up, &series)
 }
 
@@ -117,7 +117,7 @@ fn of_size(size: &SizeReport) -> String {
     let heads = [
         "trial",
         "test",
-        "frames/s",
+        "packets/s",
         "s",
         "sent",
         "unsent",
@@ -172,7 +172,7 @@ fn loss_over_load(size: &SizeReport) -> String {
         return String::new();
     }
     let all = || searched.iter().chain(&steps);
-    let across = Axis::linear("frames/s offered", all().map(|point| point.0));
+    let across = Axis::linear("packets/s offered", all().map(|point| point.0));
     let up = Axis::linear("% lost", all().map(|point| point.1));
     let mut series =
         vec![Series { name: "trials of the search".to_owned(), draw: DrawStyle::Dots, colour: 0, points: searched }];
@@ -243,7 +243,7 @@ fn trials_in_order(size: &SizeReport) -> String {
         Series { name: "loss".to_owned(), draw: DrawStyle::Crosses, colour: 1, points: of(false) },
     ];
     let across = Axis::linear("trial", size.trials.iter().map(|row| row.trial as f64));
-    let up = Axis::logarithmic("frames/s", size.trials.iter().map(|row| row.offered));
+    let up = Axis::logarithmic("packets/s", size.trials.iter().map(|row| row.offered));
     picture("trials in order", across, up, &series)
 }
 

@@ -91,7 +91,7 @@ fn throughput(report: &Report) -> Section {
         (_, true) => "rates of goals, RFC 9971 (shortened)",
         _ => "rates of goals, RFC 9971",
     };
-    let heads = ["size", "goal", "frames/s", "L1", "lowest failing", "p50 us", "p99 us", "verdict"];
+    let heads = ["size", "goal", "packets/s", "L1", "lowest failing", "p50 us", "p99 us", "verdict"];
     let of = |size: &SizeReport| size.results.clone();
     let section = each(report, title, &heads, of, |size, result| {
         vec![
@@ -109,7 +109,7 @@ fn throughput(report: &Report) -> Section {
 }
 
 fn at_loads(report: &Report) -> Section {
-    let heads = ["size", "% of result", "frames/s", "min us", "p50 us", "p99 us", "p99.9 us", "lost", "tester"];
+    let heads = ["size", "% of result", "packets/s", "min us", "p50 us", "p99 us", "p99.9 us", "lost", "tester"];
     let section = each(
         report,
         "latency at parts of the result",
@@ -138,7 +138,7 @@ fn latency(report: &Report) -> Section {
         "latency, RFC 2544, 26.2, from transmit to receive port",
         first.and_then(|test| test.shortened.as_ref()),
     );
-    let heads = ["size", "frames/s", "tagged us", "typical us", "worst us", "max us", "runs", "tester"];
+    let heads = ["size", "packets/s", "tagged us", "typical us", "worst us", "max us", "runs", "tester"];
     let of = |size: &SizeReport| size.latency.clone().into_iter().collect();
     let section = each(report, &title, &heads, of, |size, test| {
         let faults = test.runs.iter().filter(|run| run.iter().any(|way| way.tester.is_some())).count();
@@ -159,7 +159,7 @@ fn latency(report: &Report) -> Section {
 fn loss(report: &Report) -> Section {
     let first = report.sizes.iter().find_map(|size| size.loss_shortened.as_ref());
     let title = titled("frame loss rate, RFC 2544, 26.3", first);
-    let heads = ["size", "% of max", "frames/s", "loss %", "tester"];
+    let heads = ["size", "% of max", "packets/s", "loss %", "tester"];
     let section = each(
         report,
         &title,
@@ -182,7 +182,7 @@ fn bursts(report: &Report) -> Section {
     let first = report.sizes.iter().find_map(|size| size.bursts.as_ref());
     let shortened = first.and_then(|test| test.shortened.as_ref());
     let title = titled("back-to-back frames, RFC 2544, 26.4, and RFC 9004", shortened);
-    let heads = ["size", "frames/s", "mean burst", "min", "max", "dev", "buffer ms", "frames", "note"];
+    let heads = ["size", "packets/s", "mean burst", "min", "max", "dev", "buffer ms", "frames", "note"];
     let of = |size: &SizeReport| size.bursts.clone().into_iter().collect();
     let section = each(report, &title, &heads, of, |size, test| {
         let note = match &test.tester {
@@ -233,7 +233,7 @@ fn recovery(report: &Report) -> Section {
 }
 
 fn reset(report: &Report) -> Section {
-    let heads = ["size", "frames/s", "by loss s", "by times s", "command s", "command", "tester"];
+    let heads = ["size", "packets/s", "by loss s", "by times s", "command s", "command", "tester"];
     let of = |size: &SizeReport| {
         let runs = |test: &super::Reset| test.runs.iter().map(|run| (test.load, run.clone())).collect();
         size.reset.as_ref().map_or_else(Vec::new, runs)
@@ -255,7 +255,7 @@ fn reset(report: &Report) -> Section {
 fn forwarding(report: &Report) -> Section {
     let heads = ["size", "offered", "mean", "min", "max", "dev", "trials", "tester"];
     let of = |size: &SizeReport| size.forwarding.clone().into_iter().collect();
-    let title = "forwarding rate at the maximum load (MRR), frames/s";
+    let title = "forwarding rate at the maximum load (MRR), packets/s";
     let section = each(report, title, &heads, of, |size, test: super::Forwarding| {
         vec![
             size.size.to_string(),
@@ -272,7 +272,8 @@ fn forwarding(report: &Report) -> Section {
 }
 
 fn soak(report: &Report) -> Section {
-    let heads = ["size", "frames/s", "time", "lost", "loss %", "events", "worst s", "available %", "p99 us", "verdict"];
+    let heads =
+        ["size", "packets/s", "time", "lost", "loss %", "events", "worst s", "available %", "p99 us", "verdict"];
     let of = |size: &SizeReport| size.soak.clone().into_iter().collect();
     let section = each(report, "soak", &heads, of, |size, test: super::SoakTest| {
         vec![
