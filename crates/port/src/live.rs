@@ -60,7 +60,7 @@ pub trait LiveControl: Debug + Send + Sync {
     fn check(&self, command: &dyn Any) -> Result<(), String>;
 
     /// Sends a supported command to the streams: it takes effect at its time, or at once if that has passed.
-    fn tell(&self, command: &dyn Any);
+    fn command(&self, command: &dyn Any);
 
     /// Returns the commands applied so far. Each start or end of a stream is reported once.
     fn done(&self) -> AppliedCommands;

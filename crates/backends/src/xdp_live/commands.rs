@@ -130,7 +130,7 @@ impl StreamCommands {
     }
 
     /// Adds a command, to be applied at its time.
-    pub(super) fn tell(&self, command: Command) {
+    pub(super) fn command(&self, command: Command) {
         let mut inner = self.lock();
         let place = inner.pending.partition_point(|other| other.at <= command.at);
         inner.pending.insert(place, command);

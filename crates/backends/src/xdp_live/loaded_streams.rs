@@ -195,11 +195,10 @@ impl StreamControl {
         }
     }
 
-    /// Updates the offset between UTC and the time since boot, which changes only when the clock is set. Read in this
-    /// order it is too small by a few nanoseconds rather than too large: no timestamp may be in the future.
+    /// Updates the offset between UTC and the time since boot, which changes only when the clock is set.
     fn follow_clock(&self) {
-        let utc = nanos(clock_gettime(ClockId::Realtime));
-        self.state.set(OFFSET, utc.wrapping_sub(monotonic()));
+        let (before, utc, after) = (monotonic(), nanos(clock_gettime(ClockId::Realtime)), monotonic());
+        self.state.set(OFFSET, offset(self.state.get(OFFSET), before, utc, after));
     }
 
     /// Returns the bytes of frames that were sent. The driver does not report which frames it dropped: they are assumed
@@ -268,15 +267,23 @@ impl LiveControl for StreamControl {
         }
     }
 
-    fn tell(&self, command: &dyn Any) {
+    fn command(&self, command: &dyn Any) {
         if let (Some(commands), Some(command)) = (&self.commands, command.downcast_ref::<Command>()) {
-            commands.tell(command.clone());
+            commands.command(command.clone());
         }
     }
 
     fn done(&self) -> AppliedCommands {
         self.commands.as_ref().map_or_else(AppliedCommands::default, |commands| commands.done(&self.state))
     }
+}
+
+/// Returns the offset between UTC and the time since boot, from UTC read between two readings of the latter. A known
+/// offset is kept if it can be true: a reading that was interrupted must not move timestamps back. A new one is rather
+/// too small than too large: no timestamp may be in the future.
+pub(super) fn offset(known: u64, before: u64, utc: u64, after: u64) -> u64 {
+    let (least, most) = (utc.wrapping_sub(after), utc.wrapping_sub(before));
+    if known.wrapping_sub(least) <= most.wrapping_sub(least) { known } else { least }
 }
 
 /// Returns the time since boot as programs see it.

@@ -43,7 +43,7 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
 /// Returns the frames of the model, and their due times.
 fn model_frames(set: &StreamSet, commands: &[Command]) -> Vec<(Vec<u8>, u64)> {
     let mut traffic = Traffic::commanded(set, SenderPart::WHOLE).unwrap();
-    commands.iter().for_each(|command| traffic.tell(command.clone()));
+    commands.iter().for_each(|command| traffic.command(command.clone()));
     let mut frames = Vec::new();
     while let Some(due) = traffic.next_due().filter(|_| frames.len() < FRAMES) {
         let burst = traffic.offer(due, Nanos(due)).unwrap();
@@ -63,7 +63,7 @@ fn program_frames(set: &StreamSet, commands: &[Command]) -> Vec<(Vec<u8>, u64)> 
     let (state, mut frames) = (&trial.state, Vec::new());
     commands.iter().for_each(|command| {
         live.check(state, command).unwrap();
-        live.tell(command.clone());
+        live.command(command.clone());
     });
     live.begin(state, START);
     let times = commands.iter().map(|command| command.at).chain([u64::MAX - START]);
@@ -141,10 +141,10 @@ fn restarted_stream_has_a_new_number_and_its_first_frame() {
     let trial = Trial::with(&before, &program);
     live.begin(&trial.state, START);
     (0..10).for_each(|n| trial.expect(n as usize % 2, n / 2));
-    let tell = |action| live.tell(Command { at: 0, which: StreamSelection::All, action });
-    tell(Action::Stop);
+    let command = |action| live.command(Command { at: 0, which: StreamSelection::All, action });
+    command(Action::Stop);
     assert_eq!(live.turn(&trial.state, START), Readiness::Wait, "no wait at line rate");
-    tell(Action::Start(Arc::from([40_000, 3])));
+    command(Action::Start(Arc::from([40_000, 3])));
     assert_eq!(live.turn(&trial.state, START), Readiness::Run);
     let trial = Trial { set: &after, ..trial };
     (0..10).for_each(|n| trial.expect(n as usize % 2, n / 2));
