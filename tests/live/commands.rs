@@ -141,20 +141,20 @@ fn kernel_streams_follow_commands() {
             wait_until("all streams send", || sent().iter().zip(&before).all(|(now, before)| now > &(before + 50)));
         };
         wait_for_frames(vec![0; 3]);
-        let refused = control.tell("s1", Action::Pause).unwrap_err().to_string();
+        let refused = control.command("s1", Action::Pause).unwrap_err().to_string();
         assert!(refused.contains("name all of them, or"), "{refused}");
         for (hold, resume) in [(Action::Pause, Action::Resume), (Action::Stop, Action::Start(Arc::from([])))] {
-            wait(control.tell("*", hold).unwrap());
+            wait(control.command("*", hold).unwrap());
             let held = sent();
             std::thread::sleep(Duration::from_millis(20));
             assert_eq!(sent(), held, "streams still send");
-            wait(control.tell("*", resume).unwrap());
+            wait(control.command("*", resume).unwrap());
             wait_for_frames(held);
-            wait(control.tell("*", Action::Scale(2.0)).unwrap());
+            wait(control.command("*", Action::Scale(2.0)).unwrap());
         }
-        wait(control.tell("*", Action::Rate(Rate::Top)).unwrap());
+        wait(control.command("*", Action::Rate(Rate::Top)).unwrap());
         wait_for_frames(sent());
-        wait(control.tell("*", Action::Rate(Rate::Frames(5000.0))).unwrap());
+        wait(control.command("*", Action::Rate(Rate::Frames(5000.0))).unwrap());
         wait_for_frames(sent());
         assert!(control.states(&run.watch).iter().all(|stream| stream.rate == Rate::Frames(5000.0)));
         run.stop.request();
@@ -178,7 +178,7 @@ fn rate_change_is_in_force_within_5_ms() {
         for rate in [100_000.0, 1000.0] {
             std::thread::sleep(Duration::from_millis(150));
             asked.lock().unwrap().push(clock::now().0);
-            control.tell("*", Action::Rate(Rate::Frames(rate))).unwrap();
+            control.command("*", Action::Rate(Rate::Frames(rate))).unwrap();
         }
     });
     assert_exact(&got, &report);

@@ -124,9 +124,9 @@ impl Reception {
     }
 
     /// Processes a contiguous frame.
-    fn hear(&mut self, link: Link, frame: &[u8], flags: Flags, now: Nanos) {
+    fn receive_frame(&mut self, link: Link, frame: &[u8], flags: Flags, now: Nanos) {
         match link {
-            _ if self.protocol.hear(link, frame, flags, now) => {}
+            _ if self.protocol.receive_frame(link, frame, flags, now) => {}
             Link::Ethernet => self.answerer.receive(frame, now),
             Link::RawIp => self.answerer.receive_packet(frame, now),
             _ => {}
@@ -148,15 +148,15 @@ impl Reception {
             });
             let (Ok(_), Some(read)) = (result, read) else { return true };
             let now = reads.now();
-            let (rest, heard) = receive_read(endpoint, frames, &self.headers, link, read, now);
-            if heard == ReceiveOutcome::Taken {
+            let (rest, outcome) = receive_read(endpoint, frames, &self.headers, link, read, now);
+            if outcome == ReceiveOutcome::Taken {
                 endpoint.burst_end(false, now, &mut **frames);
             } else {
                 let mut whole = std::mem::take(&mut self.whole);
                 whole.clear();
                 whole.extend_from_slice(&self.headers[..read.len - rest]);
                 whole.extend_from_slice(frames.read_whole(0..rest));
-                self.hear(link, &whole, read.flags, now);
+                self.receive_frame(link, &whole, read.flags, now);
                 self.whole = whole;
             }
             self.deliver_frames(now);
@@ -283,7 +283,7 @@ impl Consumer for Reception {
                 }
                 // Ports deliver Ethernet or IP frames. A truncated one is detected by its own lengths, and counted.
                 let link = round.links[lane].get(usize::from(desc.interface)).copied().flatten();
-                self.hear(link.unwrap_or(Link::Ethernet), frame, desc.flags, round.now);
+                self.receive_frame(link.unwrap_or(Link::Ethernet), frame, desc.flags, round.now);
             }
         }
         let is_done = self.settle(true, round.now);

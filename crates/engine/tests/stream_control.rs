@@ -37,7 +37,7 @@ fn run(name: &str, set: &StreamSet, first: Option<Action>, what: impl FnOnce(&Co
     let checker = CheckThread::start(CheckConsumer::new(check, Selection::default()), receive).unwrap();
     let run = StreamRun::default();
     if let Some(first) = first {
-        control.tell("*", first).unwrap();
+        control.command("*", first).unwrap();
     }
     let sent = std::thread::scope(|scope| {
         let sending = scope.spawn(|| streams.run(&run));
@@ -46,7 +46,7 @@ fn run(name: &str, set: &StreamSet, first: Option<Action>, what: impl FnOnce(&Co
         sending.join().unwrap()
     });
     assert!(sent.failure.is_none(), "{:?}", sent.failure);
-    assert_eq!(control.tell("*", Action::Pause), Err(CommandError::Over));
+    assert_eq!(control.command("*", Action::Pause), Err(CommandError::Over));
     let report = checker.finish(Some(sent.sent.frames), Duration::from_millis(500), PATIENCE, &run.stop);
     let by_number = control.by_number(&sent.per_stream);
     assert_eq!(by_number.iter().sum::<u64>(), sent.sent.frames);
@@ -58,8 +58,8 @@ fn run(name: &str, set: &StreamSet, first: Option<Action>, what: impl FnOnce(&Co
 }
 
 /// Sends a command, and waits until it is applied.
-fn tell(control: &Control, pattern: &str, action: Action) {
-    let change = control.tell(pattern, action).unwrap();
+fn command(control: &Control, pattern: &str, action: Action) {
+    let change = control.command(pattern, action).unwrap();
     assert!(control.wait(change, PATIENCE), "{pattern}");
 }
 
@@ -84,15 +84,15 @@ fn every_frame_arrives_once_under_any_commands() {
                     5 => Action::Stop,
                     _ => start(),
                 };
-                let change = control.tell(which, action).unwrap();
+                let change = control.command(which, action).unwrap();
                 if dice >> 45 & 3 == 0 {
                     assert!(control.wait(change, PATIENCE));
                 }
             }
-            tell(control, "*", Action::Stop);
+            command(control, "*", Action::Stop);
             let stopped = run.watch.sent_now(PATIENCE);
             assert!(control.states(&run.watch).iter().all(|stream| stream.state == SendState::Stopped));
-            tell(control, "s1", start());
+            command(control, "s1", start());
             while run.watch.sent_now(PATIENCE)[1] < stopped[1] + 100 {}
             let sent = run.watch.sent_now(PATIENCE);
             assert_eq!(
@@ -108,7 +108,7 @@ fn every_frame_arrives_once_under_any_commands() {
 fn streams_wait_from_the_beginning_and_are_counted_from_their_start() {
     let set = set(&["50kpps", "50kpps"]);
     let sent = run("waits", &set, Some(Action::Stop), |control, run| {
-        tell(control, "s1", start());
+        command(control, "s1", start());
         while run.watch.sent_now(PATIENCE)[1] < 500 {}
         let states = control.states(&run.watch);
         assert_eq!((states[0].state, states[0].sent, states[0].number), (SendState::Stopped, 0, set.streams[0].id));
@@ -117,9 +117,9 @@ fn streams_wait_from_the_beginning_and_are_counted_from_their_start() {
             (set.streams[1].id, states[1].since_start),
             "it keeps its number"
         );
-        tell(control, "s1", Action::Stop);
+        command(control, "s1", Action::Stop);
         let before = run.watch.sent_now(PATIENCE)[1];
-        tell(control, "s1", start());
+        command(control, "s1", start());
         while run.watch.sent_now(PATIENCE)[1] < before + 500 {}
         let state = control.states(&run.watch)[1];
         assert_eq!(state.sent - state.since_start, before);

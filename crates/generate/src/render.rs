@@ -125,8 +125,8 @@ impl Traffic {
 
     /// Queues a command. Senders of the other parts of the set must get the same command. No frames may have been
     /// offered for the command's time or later. Has no effect on streams that do not accept commands.
-    pub fn tell(&mut self, command: Command) {
-        self.timeline.tell(command);
+    pub fn command(&mut self, command: Command) {
+        self.timeline.command(command);
     }
 
     /// Returns the number of commands applied: the last and all later offers reflect them; all frames before were

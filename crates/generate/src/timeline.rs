@@ -173,7 +173,7 @@ impl Timeline {
     }
 
     /// Queues a command. No frame that is due at its time or later may have been taken.
-    pub(crate) fn tell(&mut self, command: Command) {
+    pub(crate) fn command(&mut self, command: Command) {
         if let Some(commands) = &mut self.commands {
             let place = commands.pending.partition_point(|other| other.at <= command.at);
             commands.pending.insert(place, command);

@@ -209,7 +209,7 @@ fn frames(set: &StreamSet, part: SenderPart, commands: &[Command], end: u64, dic
         now = (now + 1 + dice.below(60_000)).min(end - 1);
         let ahead = now + dice.below(100_000);
         while queued < commands.len() && (commands[queued].at <= ahead) {
-            traffic.tell(commands[queued].clone());
+            traffic.command(commands[queued].clone());
             queued += 1;
         }
         loop {
@@ -355,10 +355,10 @@ fn late_sender_does_not_catch_up_before_a_pause() {
     (set.streams[0].rate, set.streams[0].count, set.streams[0].shape) = (Rate::Frames(1e6), None, Shape::Even);
     let mut traffic = Traffic::commanded(&set, SenderPart::WHOLE).unwrap();
     let pause = Command { at: 1_000_000_000, which: StreamSelection::All, action: Action::Pause };
-    traffic.tell(pause);
+    traffic.command(pause);
     assert!(traffic.offer(1_000_000_001, Nanos(START)).unwrap().is_empty());
     assert_eq!((traffic.applied(), traffic.next_due(), traffic.is_over()), (1, None, false));
-    traffic.tell(Command { at: 2_000_000_000, which: StreamSelection::All, action: Action::Resume });
+    traffic.command(Command { at: 2_000_000_000, which: StreamSelection::All, action: Action::Resume });
     assert_eq!(traffic.offer(2_000_000_000, Nanos(START)).unwrap().len(), 1);
 }
 
@@ -385,7 +385,7 @@ fn streams_at_the_maximum_rate_take_turns() {
                 .collect();
             let mut traffic = Traffic::commanded(&set, SenderPart::WHOLE).unwrap();
             let mut send = |at: u64, command: Option<Command>| {
-                command.into_iter().for_each(|command| traffic.tell(command));
+                command.into_iter().for_each(|command| traffic.command(command));
                 for _ in 0..20 {
                     let taken = traffic.offer(at, Nanos(START)).unwrap().len();
                     traffic.consume(taken);

@@ -90,7 +90,7 @@ proptest! {
         let slots = slots(&set, SenderPart::WHOLE, KNOWN);
         let mut traffic = Traffic::coming(100);
         let batch = Batch::new(set.streams.clone(), set.key).unwrap();
-        traffic.tell(Command { at: 0, which: StreamSelection::All, action: Action::Begin(batch.into()) });
+        traffic.command(Command { at: 0, which: StreamSelection::All, action: Action::Begin(batch.into()) });
         compare(&mut dice, &set, &mut traffic, &slots, u64::MAX)?;
     }
 

@@ -309,8 +309,8 @@ impl FlowNames {
     }
 
     /// Adds a DNS answer that arrived in a frame before those that are taken next.
-    pub(crate) fn add_dns_answer(&mut self, heard: DnsAnswer) {
-        self.resolved.add_dns_answer(heard);
+    pub(crate) fn add_dns_answer(&mut self, answer: DnsAnswer) {
+        self.resolved.add_dns_answer(answer);
     }
 
     /// Stores names of a flow.

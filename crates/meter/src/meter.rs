@@ -144,9 +144,9 @@ impl Meter {
     }
 
     /// Adds a DNS answer that arrived in a frame before those that are taken next: [`DnsAnswer::of`](crate::DnsAnswer::of).
-    pub fn add_dns_answer(&mut self, heard: crate::DnsAnswer) {
+    pub fn add_dns_answer(&mut self, answer: crate::DnsAnswer) {
         if let Some(names) = &mut self.names {
-            names.add_dns_answer(heard);
+            names.add_dns_answer(answer);
         }
     }
 

@@ -116,19 +116,19 @@ impl Resolved {
     }
 
     /// Adds an answer; answers must be added in the order of the frames.
-    pub(crate) fn add_dns_answer(&mut self, heard: DnsAnswer) {
-        self.ahead.push_back(heard);
+    pub(crate) fn add_dns_answer(&mut self, answer: DnsAnswer) {
+        self.ahead.push_back(answer);
         if self.ahead.len() > AHEAD
-            && let Some(heard) = self.ahead.pop_front()
+            && let Some(answer) = self.ahead.pop_front()
         {
-            self.keep(&heard);
+            self.keep(&answer);
         }
     }
 
     /// Returns the name by which each of two addresses had resolved the other at this time.
     pub(crate) fn names(&mut self, pair: [IpAddr; 2], now: Nanos) -> [Option<Arc<str>>; 2] {
-        while let Some(heard) = self.ahead.pop_front_if(|heard| heard.time < now) {
-            self.keep(&heard);
+        while let Some(answer) = self.ahead.pop_front_if(|answer| answer.time < now) {
+            self.keep(&answer);
         }
         let (place, tag) = self.place(pair);
         if self.tags.get(place).is_none_or(|tags| !tags.contains(&tag)) {
@@ -142,12 +142,12 @@ impl Resolved {
         })
     }
 
-    fn keep(&mut self, heard: &DnsAnswer) {
+    fn keep(&mut self, answer: &DnsAnswer) {
         if self.sets.is_empty() {
             self.sets = vec![[const { None }; WAYS]; SETS];
             self.tags = vec![[0; WAYS]; SETS];
         }
-        let DnsAnswer { time, client, ref name, ref addresses, seconds } = *heard;
+        let DnsAnswer { time, client, ref name, ref addresses, seconds } = *answer;
         let until = time.after(Duration::from_secs(u64::from(seconds).clamp(LEAST, MOST)));
         for address in addresses.iter().copied() {
             let (place, tag) = self.place([client, address]);
@@ -183,7 +183,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn heard(seconds: u64, client: &str, name: &str, addresses: &[&str], ttl: u32) -> DnsAnswer {
+    fn answer(seconds: u64, client: &str, name: &str, addresses: &[&str], ttl: u32) -> DnsAnswer {
         let addresses = addresses.iter().map(|text| address(text)).collect();
         DnsAnswer { time: at(seconds), client: address(client), name: name.into(), addresses, seconds: ttl }
     }
@@ -195,9 +195,9 @@ mod tests {
     #[test]
     fn newest_valid_answer_names_an_address() {
         let mut resolved = Resolved::new([1, 2]);
-        resolved.add_dns_answer(heard(100, "10.0.0.1", "a.example", &["192.0.2.1", "2001:db8::1"], 300));
-        resolved.add_dns_answer(heard(200, "10.0.0.1", "b.example", &["192.0.2.1"], 1));
-        resolved.add_dns_answer(heard(300, "10.0.0.1", "c.example", &["192.0.2.2"], u32::MAX));
+        resolved.add_dns_answer(answer(100, "10.0.0.1", "a.example", &["192.0.2.1", "2001:db8::1"], 300));
+        resolved.add_dns_answer(answer(200, "10.0.0.1", "b.example", &["192.0.2.1"], 1));
+        resolved.add_dns_answer(answer(300, "10.0.0.1", "c.example", &["192.0.2.2"], u32::MAX));
         let mut ask = |client: &str, to: &str, seconds| {
             resolved.names([address(client), address(to)], at(seconds))[0].as_ref().map(ToString::to_string)
         };
@@ -271,7 +271,7 @@ mod tests {
         };
         let frame = |kinds: &[u8], packet: &[u8]| [&[0; 12][..], kinds, packet].concat();
         let of = |frame: &[u8]| DnsAnswer::of(Some(Link::Ethernet), at(5), frame);
-        let expected = heard(5, "10.0.0.7", "a.bc", &["192.0.2.9"], 60);
+        let expected = answer(5, "10.0.0.7", "a.bc", &["192.0.2.9"], 60);
         assert_eq!(of(&frame(&[8, 0], &ipv4(0x45, 0))), Some(expected.clone()));
         assert_eq!(of(&frame(&[0x81, 0, 0, 7, 8, 0], &ipv4(0x45, 0))), Some(expected));
         assert_eq!(of(&frame(&[8, 0], &ipv4(0x45, 0x20))), None, "a fragment");

@@ -66,7 +66,7 @@ impl Devices {
     }
 
     /// Processes received frames, and sends what is due.
-    pub fn hear(&mut self, round: &mut Round<'_>) {
+    pub fn receive(&mut self, round: &mut Round<'_>) {
         let Some(answers) = self.answers.as_mut().ok().filter(|_| self.is_on) else { return };
         let questions: Vec<Vec<u8>> = round.bursts.iter().flat_map(asked).collect();
         answers.answer(questions.into_iter(), round);

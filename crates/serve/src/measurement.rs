@@ -17,7 +17,7 @@ pub trait Measurer: Send + Sync {
     /// The document is invalid.
     fn estimate(&self, asked: &Value) -> Result<Value, String>;
 
-    /// Runs a measurement; `tell` receives the report after each trial, as JSON and as HTML.
+    /// Runs a measurement; `notify` receives the report after each trial, as JSON and as HTML.
     ///
     /// # Errors
     /// The cause of the failure.
@@ -25,7 +25,7 @@ pub trait Measurer: Send + Sync {
         &self,
         asked: &Value,
         bench: &Bench,
-        tell: &mut (dyn FnMut(String, String) + Send),
+        notify: &mut (dyn FnMut(String, String) + Send),
     ) -> Result<(), String>;
 }
 

@@ -133,7 +133,7 @@ impl Consumer for PortConsumer {
     }
 
     fn take(&mut self, round: &mut Round<'_>) -> Result<(), ReceiveError> {
-        self.hear(round);
+        self.receive(round);
         self.looked.fetch_add(1, Ordering::Release);
         Ok(())
     }
@@ -149,7 +149,7 @@ impl Consumer for PortConsumer {
 }
 
 impl PortConsumer {
-    fn hear(&mut self, round: &mut Round<'_>) {
+    fn receive(&mut self, round: &mut Round<'_>) {
         if round.frames() == 0 && round.elapsed < self.turn_at {
             return;
         }
@@ -184,7 +184,7 @@ impl PortConsumer {
             }
             self.turn_at = round.elapsed + TURN;
         }
-        reception.devices.hear(round);
+        reception.devices.receive(round);
     }
 }
 

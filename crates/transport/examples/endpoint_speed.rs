@@ -94,16 +94,16 @@ fn round(order: &[usize], checksum: Checksum) -> f64 {
     let mut place = Nowhere(0);
     let now = Nanos(1_700_000_000_000_000_000);
     let offer = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0, 1, 3, 3, 7];
-    let hear = |endpoint: &mut Endpoint, place: &mut Nowhere, frame: &[u8], checksum| {
+    let receive = |endpoint: &mut Endpoint, place: &mut Nowhere, frame: &[u8], checksum| {
         let arrival = Arrival { headers: frame, rest: 0, link: Link::Ethernet, checksum, now };
         black_box(endpoint.receive(&arrival, place));
     };
-    hear(&mut endpoint, &mut place, &frame(Flags::SYN, ISN, 0, &offer, &[]), Checksum::Verify);
+    receive(&mut endpoint, &mut place, &frame(Flags::SYN, ISN, 0, &offer, &[]), Checksum::Verify);
     let answer = endpoint.frames().frame(0);
     let peer = u32::from_be_bytes([answer[38], answer[39], answer[40], answer[41]]).wrapping_add(1);
     endpoint.clear(0);
     let stamps = [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0];
-    hear(&mut endpoint, &mut place, &frame(Flags::ACK, ISN.wrapping_add(1), peer, &stamps, &[]), Checksum::Verify);
+    receive(&mut endpoint, &mut place, &frame(Flags::ACK, ISN.wrapping_add(1), peer, &stamps, &[]), Checksum::Verify);
 
     let payload = [0x5a; PAYLOAD];
     let frames: Vec<Vec<u8>> = (0..order.len())
@@ -119,7 +119,7 @@ fn round(order: &[usize], checksum: Checksum) -> f64 {
         let burst = block.burst().slice(first..order.len().min(first + BURST));
         for index in 0..burst.len() {
             burst.prefetch((index + AHEAD).min(burst.len() - 1));
-            hear(&mut endpoint, &mut place, burst.frame(index), checksum);
+            receive(&mut endpoint, &mut place, burst.frame(index), checksum);
         }
         endpoint.burst_end(false, now, &mut place);
         black_box(endpoint.frames().len());

@@ -301,9 +301,9 @@ impl Device {
                 }
                 State::Established { socket, .. } => (&*socket, None, None),
             };
-            let heard =
+            let received =
                 first.map_or_else(|| read_message(socket.as_fd()), |(message, fds)| ReadOutcome::Message(message, fds));
-            let (message, fds) = match heard {
+            let (message, fds) = match received {
                 ReadOutcome::Nothing => return None,
                 ReadOutcome::Gone => return Some(CloseReason::Gone),
                 ReadOutcome::Noise(reason) => return Some(CloseReason::Broken(reason)),

@@ -104,7 +104,7 @@ impl<E: Exits> VerdictRing<E> {
         });
         self.complete = round.complete;
         self.onward.limit.tick(round.now);
-        self.hear(round.now);
+        self.receive_verdicts(round.now);
         self.settle(round.now, give_up);
         known.map_err(ReceiveError::Share)
     }

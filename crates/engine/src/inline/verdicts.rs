@@ -8,16 +8,16 @@ use linerate_share::{EngineState, UNDECIDED, Verdict, Writer};
 
 impl<E: Exits> VerdictRing<E> {
     /// Reads the engine's verdicts. An engine with an invalid one is evicted.
-    pub(crate) fn hear(&mut self, now: Nanos) {
+    pub(crate) fn receive_verdicts(&mut self, now: Nanos) {
         let deciding = self.ring.as_mut().map(|ring| ring.writer().deciding());
         if deciding.is_none_or(|deciding| deciding == EngineState::Absent) {
             return;
         }
-        let heard =
+        let received =
             self.read_verdicts(now).and_then(|()| self.read_held_verdicts(now)).and_then(|()| self.check_returned());
         let Some(ring) = &mut self.ring else { return };
         ring.writer().answers_done(self.onward.take_completed());
-        if let Err(reason) = heard {
+        if let Err(reason) = received {
             ring.writer().refuse_engine(&reason);
         }
         self.listed.tick(now);

@@ -33,7 +33,7 @@ impl Protocol {
     }
 
     /// Processes a contiguous frame; returns whether it belongs to this protocol.
-    pub(super) fn hear(&mut self, link: Link, frame: &[u8], flags: Flags, now: Nanos) -> bool {
+    pub(super) fn receive_frame(&mut self, link: Link, frame: &[u8], flags: Flags, now: Nanos) -> bool {
         match self {
             Protocol::Tcp { endpoint, frames } => {
                 let is_sound = flags.contains(Flags::CHECKSUM_PARTIAL) || flags.contains(Flags::CHECKSUM_VALID);

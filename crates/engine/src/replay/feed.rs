@@ -165,12 +165,12 @@ pub(super) fn start(stock: Stock, prepare: FramePreparer, loops: u64) -> std::io
         filled: Arc::clone(&filled),
         over: over.clone(),
     };
-    let (tell, done) = (maker.sender.clone(), Arc::clone(&filled));
+    let (sender, done) = (maker.sender.clone(), Arc::clone(&filled));
     let make = move || {
         if let Err(died) = survive(|| maker.run(stock, Passes::new(loops))) {
             done.store(true, Ordering::Relaxed);
             // The sender may have ended before.
-            let _ = tell.send(Err(PortError::broken("replay", died.to_string())));
+            let _ = sender.send(Err(PortError::broken("replay", died.to_string())));
         }
     };
     std::thread::Builder::new().name("linerate-ahead".into()).spawn(make)?;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Lead of a command over the senders, in nanoseconds: time for each of them to read it.
 const LEAD: u64 = 2_000_000;
 /// Longest wait for the totals that streams have sent.
-const SENDERS_TELL: Duration = Duration::from_millis(200);
+const SENDERS_PUBLISH: Duration = Duration::from_millis(200);
 
 /// Controls the streams of a set, from any thread. Copies share their state.
 ///
@@ -33,7 +33,7 @@ const SENDERS_TELL: Duration = Duration::from_millis(200);
 /// #     selectors: vec![], rate: Rate::Frames(1e6), shape: Shape::Even, count: Some(10), next: Next::Following, span: Default::default(), mark: Mark::None };
 /// # let set = StreamSet { streams: vec![stream], order: Order::Interleaved, rate: None, key: Key::default() };
 /// let control = Control::new(&set);
-/// let change = control.tell("vo*", Action::Rate(Rate::Frames(500.0)))?;
+/// let change = control.command("vo*", Action::Rate(Rate::Frames(500.0)))?;
 /// # let port = linerate_backends::open_tx(&linerate_port::Spec::parse("null:x")?, &Default::default())?;
 /// # let run = Default::default();
 /// // In a thread of its own:
@@ -141,18 +141,18 @@ impl Control {
 
     /// Commands the streams whose names match a pattern (`*` any characters, `?` one), as soon as their senders are
     /// sure to read it: within about 2 ms. Before the run, it takes effect at the start.
-    pub fn tell(&self, pattern: &str, action: Action) -> CommandResult {
+    pub fn command(&self, pattern: &str, action: Action) -> CommandResult {
         self.command_streams(&self.named(pattern)?, action)
     }
 
     /// Commands these streams, as soon as possible.
     pub fn command_streams(&self, which: &StreamSelection, action: Action) -> CommandResult {
-        self.command(which, action, None)
+        self.enqueue(which, action, None)
     }
 
     /// Commands these streams at a time after the start of the run; fails if it has passed.
     pub fn command_at(&self, at: Duration, which: &StreamSelection, action: Action) -> CommandResult {
-        self.command(which, action, Some(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)))
+        self.enqueue(which, action, Some(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)))
     }
 
     /// Returns the streams that match a pattern.
@@ -178,7 +178,7 @@ impl Control {
 
     /// Returns the state of each stream, in the order of the set, with its totals.
     pub fn states(&self, watch: &StreamWatch) -> Vec<StreamState> {
-        let sent = watch.sent_now(SENDERS_TELL);
+        let sent = watch.sent_now(SENDERS_PUBLISH);
         let inner = self.lock();
         let is_sent = !inner.senders.is_empty();
         let has_ended =
@@ -211,7 +211,7 @@ impl Control {
         self.lock().is_over
     }
 
-    fn command(&self, which: &StreamSelection, action: Action, at: Option<u64>) -> CommandResult {
+    fn enqueue(&self, which: &StreamSelection, action: Action, at: Option<u64>) -> CommandResult {
         let mut inner = self.lock();
         if inner.is_over {
             return Err(CommandError::Over);
@@ -299,23 +299,23 @@ impl SenderControl {
     /// Announces that frames due up to `elapsed` will be taken, and passes new commands to `tell`. Returns whether
     /// there were any.
     #[inline]
-    pub(super) fn hear(&mut self, elapsed: u64, tell: impl FnMut(Command)) -> bool {
+    pub(super) fn receive(&mut self, elapsed: u64, apply: impl FnMut(Command)) -> bool {
         self.taken.store(elapsed, Ordering::SeqCst);
         if self.control.0.commanded.load(Ordering::SeqCst) == self.read {
             return false;
         }
-        self.read(elapsed, tell);
+        self.read(elapsed, apply);
         true
     }
 
     #[cold]
-    fn read(&mut self, elapsed: u64, mut tell: impl FnMut(Command)) {
+    fn read(&mut self, elapsed: u64, mut apply: impl FnMut(Command)) {
         let mut inner = self.control.lock();
         let passed = (self.read - inner.read) as usize;
         for command in inner.commands.iter().skip(passed) {
             // A sole sender need not agree with others, and may have been idle: a new stream does not start late.
             let at = if self.control.0.places.is_some() { command.at.max(elapsed) } else { command.at };
-            tell(Command { at, ..command.clone() });
+            apply(Command { at, ..command.clone() });
             self.read += 1;
         }
         inner.senders[self.sender].read = self.read;
@@ -343,7 +343,7 @@ impl SenderControl {
     /// Applies commands while the port takes no frames.
     pub(super) fn stand(&mut self, traffic: &mut Traffic, now: Nanos) {
         if self.control.0.commanded.load(Ordering::SeqCst) != self.read {
-            self.read(self.taken.load(Ordering::SeqCst), |command| traffic.tell(command));
+            self.read(self.taken.load(Ordering::SeqCst), |command| traffic.command(command));
         }
         let latest = self.control.lock().latest;
         traffic.stand(self.taken.load(Ordering::SeqCst).saturating_add(LEAD).max(latest), now);
@@ -357,7 +357,7 @@ impl SenderControl {
 
     /// Reports the number of commands applied, and the time of the last one.
     #[cold]
-    pub(super) fn tell(&mut self, commands: u64, until: Option<u64>) {
+    pub(super) fn publish(&mut self, commands: u64, until: Option<u64>) {
         self.applied = commands;
         let mut inner = self.control.lock();
         let sender = &mut inner.senders[self.sender];

@@ -21,7 +21,7 @@ pub(super) fn run(
     let mut showing = run.watch.show(streams);
     let failure = sender.run_live(live, || {
         if let Some(listener) = &mut listener {
-            hear(listener, live, &mut showing, streams);
+            serve_control(listener, live, &mut showing, streams);
         }
         let now = clock::now();
         if showing.is_asked(now) {
@@ -29,7 +29,7 @@ pub(super) fn run(
         }
     });
     if let Some(listener) = &mut listener {
-        hear(listener, live, &mut showing, streams);
+        serve_control(listener, live, &mut showing, streams);
     }
     let (made, progress) = (live.made(), live.progress());
     showing.publish_blocking(&made);
@@ -41,9 +41,9 @@ pub(super) fn run(
 }
 
 /// Passes commands to the port, and applied ones back to their controllers.
-fn hear(listener: &mut SenderControl, live: &dyn LiveControl, showing: &mut WatchWriter, streams: usize) {
+fn serve_control(listener: &mut SenderControl, live: &dyn LiveControl, showing: &mut WatchWriter, streams: usize) {
     let elapsed = u64::try_from(live.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    listener.hear(elapsed, |command| live.tell(&command));
+    listener.receive(elapsed, |command| live.command(&command));
     let done = live.done();
     let mut sent = vec![0; streams];
     for begun in done.begun {
@@ -57,6 +57,6 @@ fn hear(listener: &mut SenderControl, live: &dyn LiveControl, showing: &mut Watc
     if listener.has_applied(done.commands) {
         // Totals are published before the command is reported as applied.
         showing.publish_blocking(&live.made());
-        listener.tell(done.commands, done.until);
+        listener.publish(done.commands, done.until);
     }
 }

@@ -49,7 +49,7 @@ impl SendWork {
         let start = self.start.after(delay).shifted(set);
         let elapsed = now.0.saturating_sub(start.0).min(self.end.saturating_sub(1));
         if let Some(listener) = &mut self.listener
-            && listener.hear(elapsed, |command| self.traffic.tell(command))
+            && listener.receive(elapsed, |command| self.traffic.command(command))
         {
             due = self.next_due().unwrap_or(self.end);
         }
@@ -199,7 +199,7 @@ impl SendWork {
         if let Some(listener) = self.listener.as_mut().filter(|listener| listener.has_applied(commands)) {
             // Totals are published before the command is reported as applied.
             self.showing.publish_blocking(self.traffic.sent_per_stream());
-            listener.tell(commands, until);
+            listener.publish(commands, until);
         }
     }
 

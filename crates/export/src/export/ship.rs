@@ -118,9 +118,9 @@ pub fn is_shipped(target: &str) -> bool {
 pub(super) fn check(name: &str, options: &Options) -> Result<()> {
     let target = target(name)?;
     let wrong = |text: &str| Err(Error::new(ErrorKind::InvalidInput, format!("{name}: {text}")));
-    let tell = |error: Error| Error::new(error.kind(), format!("{name}: {error}"));
-    if name.starts_with("kafka") { kafka::topic(&target) } else { clickhouse::table(&target) }.map_err(tell)?;
-    form(name, options).map_err(tell)?;
+    let named = |error: Error| Error::new(error.kind(), format!("{name}: {error}"));
+    if name.starts_with("kafka") { kafka::topic(&target) } else { clickhouse::table(&target) }.map_err(named)?;
+    form(name, options).map_err(named)?;
     match &options.ship {
         ship if ship.spool.is_none() => wrong("batches need a spool on disk; set --ship spool=DIR"),
         _ if options.compression.is_some() => wrong("batches have their own compression; remove --compress"),

@@ -61,19 +61,19 @@ impl Connection {
             secret: [1, 2],
             ..Config::default()
         })?;
-        let mut hear = |frame: &[u8]| {
+        let mut receive = |frame: &[u8]| {
             let arrival =
                 Arrival { headers: frame, rest: 0, link: Link::Ethernet, checksum: Checksum::Trusted, now: NOW };
             endpoint.receive(&arrival, place)
         };
-        hear(&frame(Flags::SYN, ISN, 0, &SYN_OPTIONS, 0)?);
+        receive(&frame(Flags::SYN, ISN, 0, &SYN_OPTIONS, 0)?);
         let answers = endpoint.frames();
         ensure!(!answers.is_empty(), "the endpoint does not answer");
         let answer = answers.frame(0)[SEQUENCE].first_chunk::<4>().context("an answer without a number")?;
         let peer = u32::from_be_bytes(*answer).wrapping_add(1);
         endpoint.clear(0);
         let mut connection = Connection { endpoint, peer, segment, step: 0, order: Vec::new(), next: 0 };
-        connection.hear(&frame(Flags::ACK, ISN.wrapping_add(1), peer, &STAMPS, 0)?, place);
+        connection.receive(&frame(Flags::ACK, ISN.wrapping_add(1), peer, &STAMPS, 0)?, place);
         connection.endpoint.clear(0);
         let whole = HEADERS + segment;
         connection.step = if is_scattered { whole.next_power_of_two() } else { (RECORD + whole).next_multiple_of(16) };
@@ -126,8 +126,8 @@ impl Connection {
                     linerate_burst::prefetch(&block[*ahead]);
                     linerate_burst::prefetch(&block[*ahead + HEADERS - 1]);
                 }
-                let heard = self.hear(&block[*start..*start + whole], place);
-                ensure!(heard == ReceiveOutcome::Taken, "a segment was not taken: {heard:?}");
+                let outcome = self.receive(&block[*start..*start + whole], place);
+                ensure!(outcome == ReceiveOutcome::Taken, "a segment was not taken: {outcome:?}");
             }
             self.settle(place);
         }
@@ -151,7 +151,7 @@ impl Connection {
         count.min(self.order.len()) * self.step
     }
 
-    fn hear(&mut self, frame: &[u8], place: &mut impl Place) -> ReceiveOutcome {
+    fn receive(&mut self, frame: &[u8], place: &mut impl Place) -> ReceiveOutcome {
         let arrival = Arrival { headers: frame, rest: 0, link: Link::Ethernet, checksum: Checksum::Trusted, now: NOW };
         self.endpoint.receive(&arrival, place)
     }

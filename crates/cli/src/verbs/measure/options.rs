@@ -205,8 +205,8 @@ impl EndArgs {
 
     /// Serves metrics, if requested, in a thread without the rights to open ports.
     pub(super) fn serve_metrics(&self, identity: &Identity) -> anyhow::Result<Option<MetricsServer>> {
-        let tell = || identity.by(|| Ok(self.metrics.serve(self.is_silent())));
-        self.metrics.is_given().then(tell).transpose()
+        let serve = || identity.by(|| Ok(self.metrics.serve(self.is_silent())));
+        self.metrics.is_given().then(serve).transpose()
     }
 }
 

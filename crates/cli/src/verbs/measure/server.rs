@@ -116,10 +116,10 @@ impl Measurer for ServedMeasurements {
         &self,
         asked: &Value,
         bench: &Bench,
-        tell: &mut (dyn FnMut(String, String) + Send),
+        notify: &mut (dyn FnMut(String, String) + Send),
     ) -> Result<(), String> {
         let request = read(asked, self.resets.is_some())?;
-        measure(request, self.resets.clone(), bench, tell).map_err(|error| format!("{error:#}"))
+        measure(request, self.resets.clone(), bench, notify).map_err(|error| format!("{error:#}"))
     }
 }
 
@@ -193,7 +193,7 @@ fn measure(
     request: MeasureRequest,
     resets: Option<Arc<Helper>>,
     bench: &Bench,
-    tell: &mut (dyn FnMut(String, String) + Send),
+    notify: &mut (dyn FnMut(String, String) + Send),
 ) -> anyhow::Result<()> {
     let MeasureRequest { mut args, services } = request;
     let line = args.line.or(bench.line_of(&args.to));
@@ -223,7 +223,7 @@ fn measure(
         bench: &at,
         until,
         report,
-        files: Files::for_receiver(tell),
+        files: Files::for_receiver(notify),
         number: 0,
         repeated: 0,
     };

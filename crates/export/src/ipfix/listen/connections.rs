@@ -22,7 +22,7 @@ pub(super) struct Connection {
     /// Bytes of an incomplete message.
     pub bytes: Vec<u8>,
     /// Time of its last message, or of its start.
-    pub heard: Instant,
+    pub received_at: Instant,
     #[cfg(feature = "tls")]
     pub secure: Option<super::secure::TlsSession>,
 }
@@ -48,7 +48,7 @@ impl Listener {
                 stream,
                 session,
                 bytes: Vec::new(),
-                heard: Instant::now(),
+                received_at: Instant::now(),
                 #[cfg(feature = "tls")]
                 secure,
             });
@@ -64,7 +64,7 @@ impl Listener {
             return true;
         }
         let all = self.connections.iter().enumerate().filter(|(_, one)| !is_host_full || is_of_host(one));
-        match all.min_by_key(|(_, one)| one.heard).filter(|(_, one)| one.heard.elapsed() >= self.silent) {
+        match all.min_by_key(|(_, one)| one.received_at).filter(|(_, one)| one.received_at.elapsed() >= self.silent) {
             Some((place, _)) => {
                 collector.count_rejected();
                 self.leave(place, collector);
@@ -110,7 +110,7 @@ impl Connection {
         let before = self.bytes.len();
         let goes_on = take_messages(&mut self.bytes, self.session, collector, out);
         if self.bytes.len() < before {
-            self.heard = Instant::now();
+            self.received_at = Instant::now();
         }
         goes_on
     }

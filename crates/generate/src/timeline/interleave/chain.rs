@@ -142,7 +142,7 @@ mod tests {
     }
 
     fn begin(timeline: &mut Timeline, at: u64, places: &[u32], batch: Batch) {
-        timeline.tell(Command {
+        timeline.command(Command {
             at,
             which: StreamSelection::Some(places.into()),
             action: Action::Begin(Arc::new(batch)),
@@ -198,11 +198,11 @@ mod tests {
         let mut timeline = Timeline::coming();
         let which = StreamSelection::Some([0, 1].into());
         begin(&mut timeline, 0, &[0, 1], Batch::sequence(streams, Key::default()).unwrap());
-        let mut tell = |at, action| timeline.tell(Command { at, which: which.clone(), action });
-        tell(4500, Action::Pause);
-        tell(14_500, Action::Resume);
-        tell(20_000, Action::Rates([Rate::Frames(500_000.0), Rate::Frames(250_000.0)].into()));
-        tell(60_000, Action::Stop);
+        let mut command = |at, action| timeline.command(Command { at, which: which.clone(), action });
+        command(4500, Action::Pause);
+        command(14_500, Action::Resume);
+        command(20_000, Action::Rates([Rate::Frames(500_000.0), Rate::Frames(250_000.0)].into()));
+        command(60_000, Action::Stop);
         let mut runs = Vec::new();
         // Every command is applied when it is due.
         (0..70_000).step_by(100).for_each(|elapsed| while timeline.take(elapsed, 1, &mut runs) > 0 {});
