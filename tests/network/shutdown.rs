@@ -69,6 +69,7 @@ fn killed_capture_leaves_only_a_readable_file() {
         let name = if round % 2 == 0 { "out.pcap" } else { "out.pcapng" };
         let output = scratch.file(name);
         let capture = wire.capture(&output, &[]);
+        wait_until("the file is created", || std::fs::metadata(&output).is_ok());
         std::thread::sleep(Duration::from_micros(random % 80_000));
         capture.signal(Signal::KILL);
         assert_eq!(capture.end().status, -1);

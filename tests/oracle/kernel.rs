@@ -14,7 +14,7 @@ use linerate_tests::support::{may_make_labs, tool};
 use linerate_transport::stream_memory::Ending;
 use rustix::net::sockopt::{set_socket_linger, set_socket_oobinline, set_tcp_quickack};
 use std::io::{ErrorKind, Read};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Settings that make the kernel answer at once and always: no rate limit of challenges, no compressed SACK, no pacing.
@@ -141,6 +141,8 @@ impl Kernel {
         // May fail, depending on the state of the socket.
         let _ = set_tcp_quickack(&*stream, true);
         if self.ending.is_some() {
+            // A process that another test starts has a copy of the socket until its exec, which delays the close.
+            let _ = stream.shutdown(Shutdown::Both);
             self.stream = None;
         }
     }
