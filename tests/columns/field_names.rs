@@ -2,7 +2,7 @@
 
 use super::round_trip::flat;
 use linerate_export::encode;
-use linerate_meter::{EndReason, Flow, Quality};
+use linerate_meter::{Direction, EndReason, Flow, Quality};
 use linerate_tests::support::Scratch;
 use linerate_tests::support::flows::{any_flow, full_flow};
 use proptest::prelude::*;
@@ -80,7 +80,25 @@ fn zeek_format_uses_zeek_names() {
     let absent = ["conn_state", "history", "missed_bytes", "tunnel_parents"];
     assert!(absent.iter().all(|name| line.get(name).is_none()), "{line}");
     flow.protocol = 17;
-    assert_eq!(lines("zeek", &[flow])[0]["conn_state"], "SF");
+    let line = &lines("zeek", std::slice::from_ref(&flow))[0];
+    assert_eq!([&line["conn_state"], &line["history"], &line["missed_bytes"]], [&json!("SF"), &json!("Dd"), &json!(0)]);
+    flow.quality = Quality::PAYLOAD_UNKNOWN;
+    assert_eq!(lines("zeek", &[flow])[0].get("orig_bytes"), None, "not counted by the exporter");
+}
+
+/// As in logs of Zeek's own tests: icmp6-neighbor-solicit and -toobig, and core.tcp.missing-syn.
+#[test]
+fn zeek_format_has_types_of_replies_and_turned_originators() {
+    let mut flow = full_flow();
+    flow.protocol = 58;
+    for (kind, code, expected) in [(135, 0, 136), (128, 0, 129), (2, 7, 7)] {
+        (flow.ends[0].port, flow.ends[1].port) = (kind, code);
+        let line = &lines("zeek", std::slice::from_ref(&flow))[0];
+        assert_eq!([&line["id.orig_p"], &line["id.resp_p"]], [kind, expected]);
+    }
+    flow.protocol = 6;
+    flow.direction = Direction::SynAck;
+    assert_eq!(lines("zeek", &[flow])[0]["history"], "^ShAD");
 }
 
 #[test]

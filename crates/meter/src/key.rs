@@ -194,7 +194,7 @@ pub(crate) fn is_icmp(protocol: u8) -> bool {
 }
 
 /// Returns request and reply, if a type of ICMP or ICMPv6 is one of them: those that Community ID v1 pairs.
-pub(crate) fn icmp_pair(protocol: u8, kind: u8) -> Option<[u8; 2]> {
+pub fn icmp_pair(protocol: u8, kind: u8) -> Option<[u8; 2]> {
     const V4: [[u8; 2]; 5] = [[8, 0], [10, 9], [13, 14], [15, 16], [17, 18]];
     const V6: [[u8; 2]; 6] = [[128, 129], [130, 131], [133, 134], [135, 136], [139, 140], [144, 145]];
     let pairs: &[[u8; 2]] = if protocol == linerate_headers::registry::ICMP { &V4 } else { &V6 };

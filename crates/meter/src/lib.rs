@@ -108,7 +108,7 @@ pub use config::{Config, Level, Timeouts, Tunnels};
 pub use counts::Counts;
 pub use distributor::FlowDistributor;
 pub use flow::{Direction, EndReason, ExportedBy, Flow, MPLS_LABELS, Quality, Records, Side};
-pub use key::{End, Tunnel, TunnelKind};
+pub use key::{End, Tunnel, TunnelKind, icmp_pair};
 pub use linerate_names::{self as names, Names, Protocol, Protocols};
 pub use meter::Meter;
 pub use passive_dns::DnsAnswer;

@@ -5,7 +5,7 @@ use super::lines::Lines;
 use super::{Encoder, Settings};
 use crate::fields::{Absence, Getter, Zeek, fields};
 use linerate_headers::registry;
-use linerate_meter::{ConnState, EndReason, Flow, Protocol, Quality};
+use linerate_meter::{ConnState, Direction, EndReason, Flow, Protocol, Quality, icmp_pair};
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -58,7 +58,7 @@ fn conn() -> [Conn; 25] {
         Same("id.orig_h"),
         Same("id.orig_p"),
         Same("id.resp_h"),
-        Same("id.resp_p"),
+        own("id.resp_p", Getter::U16(|flow, _| Some(resp_port(flow)))),
         own("proto", Getter::Name(|flow, _| Some(proto(flow.protocol)))),
         own("service", Getter::Name(|flow, _| service(flow))),
         own("duration", Getter::F64(|flow, _| duration(flow))),
@@ -66,7 +66,7 @@ fn conn() -> [Conn; 25] {
         of("resp_bytes", Getter::U64(sequence_bytes), 1),
         own("conn_state", Getter::Name(|flow, _| conn_state(flow))),
         own("missed_bytes", Getter::U64(|flow, _| missed_bytes(flow))),
-        Same("history"),
+        own("history", Getter::Text(|flow, _| history(flow))),
         Same("orig_pkts"),
         Same("orig_ip_bytes"),
         Same("resp_pkts"),
@@ -94,7 +94,36 @@ fn service(flow: &Flow) -> Option<&'static str> {
     })
 }
 
+/// Returns the port of the responder; for ICMP the type of the reply, or the code of a message that has none.
+fn resp_port(flow: &Flow) -> u16 {
+    let [orig, resp] = flow.ends.map(|end| end.port);
+    let pair = match flow.protocol {
+        registry::ICMP | registry::ICMPV6 => icmp_pair(flow.protocol, orig as u8),
+        _ => None,
+    };
+    pair.map_or(resp, |[request, reply]| u16::from(if orig == u16::from(request) { reply } else { request }))
+}
+
+/// Returns Zeek's history: `^` for an originator found by the SYN with ACK, and for UDP a letter per direction.
+fn history(flow: &Flow) -> Option<Cow<'_, str>> {
+    if flow.protocol != registry::UDP {
+        let letters = &flow.tcp.as_ref()?.history.0;
+        let is_flipped = flow.direction == Direction::SynAck;
+        return Some(if is_flipped { Cow::Owned(format!("^{letters}")) } else { Cow::Borrowed(letters) });
+    }
+    Some(Cow::Borrowed(match flow.sides.map(|side| side.has_time().then_some(side.first)) {
+        [Some(orig), Some(resp)] if resp < orig => "dD",
+        [Some(_), Some(_)] => "Dd",
+        [Some(_), None] => "D",
+        [None, Some(_)] => "d",
+        [None, None] => return None,
+    }))
+}
+
 fn missed_bytes(flow: &Flow) -> Option<u64> {
+    if flow.protocol != registry::TCP {
+        return Some(0);
+    }
     let [orig, resp] = &flow.tcp.as_ref()?.sides;
     Some(orig.gap_bytes.saturating_add(resp.gap_bytes))
 }
