@@ -113,6 +113,14 @@ fn only_parts_that_may_match_are_read() {
         let printed = run(&[&["print", &scratch.file("all.pcap.zst")], words, &filter].concat()).good();
         assert!(found.output.lines().count() >= 38 && found.output == printed.output, "{}", found.output);
     }
+    // A search that ends early reads less than it had to; -r and indexes among the words are accepted.
+    let first = run(&["find", &scratch.file("all.pcapng"), "-c", "1", "--json"]).good().json();
+    assert!(first["read_bytes"].as_u64().unwrap() * 2 < first["file_bytes"].as_u64().unwrap(), "{first}");
+    assert_eq!(first["run"]["interrupted"], false, "{first}");
+    let [file, index] = ["all.pcapng", "all.pcapng.idx"].map(|name| scratch.file(name));
+    let by_option = run(&["find", "-r", &file, "--count", "-q", "host", "172.16.6.7"]).good();
+    let by_shell = run(&["find", &file, &index, "--count", "host", "172.16.6.7"]).good();
+    assert_eq!((by_option.output.as_str(), by_shell.output.as_str()), ("38\n", "38\n"));
     let both = scratch.file("both.pcap");
     let printed = run(&["find", &scratch.file("all.pcapng"), "-w", &both, "--print", "-c", "3"]).good();
     assert_eq!((printed.output.lines().count(), records::read(&both).len()), (3, 3));

@@ -9,6 +9,7 @@ use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Buffer size for an index, in bytes.
 const PIECE: usize = 256 << 10;
@@ -295,12 +296,20 @@ pub struct RangesReader {
     file: Arc<File>,
     ranges: std::vec::IntoIter<Range<u64>>,
     at: Range<u64>,
+    /// Bytes read, of all readers that share it.
+    total: Arc<AtomicU64>,
 }
 
 impl RangesReader {
     /// Returns a reader of these ranges of an open file, independent of other readers.
     pub fn new(file: &Arc<File>, ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
-        RangesReader { file: Arc::clone(file), ranges: ranges.into_iter().collect::<Vec<_>>().into_iter(), at: 0..0 }
+        let ranges = ranges.into_iter().collect::<Vec<_>>().into_iter();
+        RangesReader { file: Arc::clone(file), ranges, at: 0..0, total: Arc::default() }
+    }
+
+    /// Adds the bytes read to `total`.
+    pub(crate) fn adding_to(self, total: &Arc<AtomicU64>) -> Self {
+        RangesReader { total: Arc::clone(total), ..self }
     }
 }
 
@@ -316,6 +325,7 @@ impl Read for RangesReader {
             let most = into.len().min(usize::try_from(self.at.end - self.at.start).unwrap_or(usize::MAX));
             let count = self.file.read_at(&mut into[..most], self.at.start)?;
             self.at.start += count as u64;
+            self.total.fetch_add(count as u64, Ordering::Relaxed);
             if count > 0 || most == 0 {
                 return Ok(count);
             }

@@ -15,6 +15,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 use std::io;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Progress of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +29,7 @@ pub struct Totals {
     pub left_out: u64,
     /// Bytes of all files.
     pub file_bytes: u64,
-    /// Bytes read, or still to be read, of them.
+    /// Bytes read of them so far; what was read twice counts once.
     pub read_bytes: u64,
     /// Parts described by indexes.
     pub parts: u64,
@@ -99,6 +101,8 @@ pub struct Search {
     /// Limit on `totals.frames`.
     wanted: u64,
     notes: Vec<Note>,
+    /// Bytes read from all files.
+    read: Arc<AtomicU64>,
 }
 
 impl Search {
@@ -117,14 +121,15 @@ impl Search {
             totals: Totals::default(),
             wanted: 0,
             notes: Vec::new(),
+            read: Arc::default(),
         }
     }
 
     /// Adds a file, with its index if it has one: its matching parts are determined now. A file already added under
     /// another name is not searched twice.
     pub fn add(&mut self, path: &str) {
-        let Search { span, seen, plan, totals, notes, .. } = self;
-        let source = Source::find(path, seen, span, plan, totals, notes);
+        let Search { span, seen, plan, totals, notes, read, .. } = self;
+        let source = Source::find(path, seen, span, plan, totals, notes, read);
         let unfit = plan.take_unfit();
         let links = unfit.iter().map(|(link, _)| *link).collect();
         let note = |(link, refused)| Note { path: path.to_owned(), what: NoteKind::Unfit(LinkType(link), refused) };
@@ -164,8 +169,10 @@ impl Search {
     }
 
     /// Returns the progress so far.
-    pub fn totals(&self) -> &Totals {
-        &self.totals
+    pub fn totals(&self) -> Totals {
+        // The begin of a file without an index is read twice.
+        let read_bytes = self.read.load(Ordering::Relaxed).min(self.totals.file_bytes);
+        Totals { read_bytes, ..self.totals.clone() }
     }
 
     /// Returns the notes since the last call.

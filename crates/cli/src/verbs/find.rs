@@ -18,7 +18,7 @@ use anyhow::Context;
 use linerate_burst::block::{BLOCK_BYTES, BLOCK_FRAMES};
 use linerate_burst::{Block, Ledger, Nanos, Sink, SinkError};
 use linerate_engine::{LineWriter, Stop};
-use linerate_index::Search;
+use linerate_index::{ENDING, Search};
 use linerate_pcap::{Format, Output, Reader, Writer};
 use linerate_port::Spec;
 use std::io::ErrorKind;
@@ -52,8 +52,11 @@ No match exits with status 0 too; use --count in scripts. linerate export is
 another name of find.")]
 pub struct Args {
     /// Capture files and directories of them; then the filter
-    #[arg(value_name = "DIR|FILE|FILTER", required = true)]
+    #[arg(value_name = "DIR|FILE|FILTER", required_unless_present = "read")]
     words: Vec<String>,
+    /// Search this file or directory; repeatable, same as an argument
+    #[arg(short = 'r', long, value_name = "FILE")]
+    read: Vec<String>,
     /// Take packets at this time or later, such as 2026-11-22T10:00 or -10m
     #[arg(long, value_name = "T", allow_hyphen_values = true)]
     since: Option<String>,
@@ -74,7 +77,7 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT")]
     format: Option<FileFormat>,
     /// Print only the number of packets
-    #[arg(long, conflicts_with_all = ["json", "quiet", "write", "print"])]
+    #[arg(long, conflicts_with_all = ["json", "write", "print"])]
     count: bool,
     /// Build missing or outdated indexes and exit
     #[arg(long)]
@@ -136,12 +139,13 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     }
     let mut block = Block::new(BLOCK_BYTES, BLOCK_FRAMES);
     let mut lines = args.print.is_wanted().then(|| args.print.lines((args.verbose, args.quiet), false));
-    let (mut failure, mut is_read) = (None, true);
+    let (mut failure, mut is_read, mut is_whole) = (None, true, false);
     let mut taken = 0;
     while is_read && failure.is_none() && !stop.is_requested() && args.packets.is_none_or(|most| taken < most) {
         block.clear();
         let most = args.packets.map_or(u64::MAX, |most| most - taken);
         if !search.fill(&mut block, most)? {
+            is_whole = true;
             break;
         }
         notes.all(search.notes());
@@ -161,7 +165,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     let is_piped = args.write.as_deref() == Some("-");
     failure.take_if(|error: &mut SinkError| is_piped && error.reason.kind() == ErrorKind::BrokenPipe);
     let is_output = is_piped || lines.is_some();
-    let report = FindJson::new(&asked, &search, &notes, &ledger, began.elapsed(), stop.is_requested());
+    let report = FindJson::new(&asked, &search, &notes, &ledger, began.elapsed(), (stop.is_requested(), is_whole));
     args.conclude(&report, is_output)?;
     if let Some(failure) = &failure {
         fail(failure);
@@ -172,8 +176,11 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
 impl Args {
     fn check(&self) -> anyhow::Result<FindOptions> {
         let is_there = |word: &&String| Path::new(word).symlink_metadata().is_ok();
-        let places = self.words.iter().take_while(is_there).count();
-        let (places, words) = self.words.split_at(places);
+        let named = if self.read.is_empty() { self.words.iter().take_while(is_there).count() } else { 0 };
+        let (named, words) = self.words.split_at(named);
+        // Indexes are next to their files, as in `find DIR/*`.
+        let named = named.iter().filter(|path| !path.ends_with(ENDING));
+        let places: Vec<String> = self.read.iter().chain(named).cloned().collect();
         if places.is_empty() {
             let word = self.words.first().map_or("", String::as_str);
             anyhow::bail!("{word}: no such file or directory; files and directories come before the filter");
@@ -215,7 +222,7 @@ impl Args {
             Some(format) => format.of(path)?,
             None => Format::of_path(path).map_err(|error| usage(format!("{error}; use another name or --format")))?,
         };
-        let found = search(places)?;
+        let found = search(&places)?;
         let specs: Vec<Spec> = found.files.iter().map(|path| Spec::file(path)).collect();
         self.write.iter().try_for_each(|path| check_output(&specs, path))?;
         if self.make_index && !filter.is_empty() {

@@ -15,6 +15,7 @@ use std::io::{self, ErrorKind};
 use std::ops::{Range, RangeInclusive};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// A file with possible matches.
 pub(super) struct Source {
@@ -26,6 +27,8 @@ pub(super) struct Source {
     /// Its link types that the filter text does not fit, and that were noted.
     pub unfit: Vec<u16>,
     open: Option<Box<OpenFile>>,
+    /// Bytes read from all files.
+    read: Arc<AtomicU64>,
 }
 
 /// A file that is being read.
@@ -63,6 +66,7 @@ impl Source {
         plan: &mut Plan,
         totals: &mut Totals,
         notes: &mut Vec<Note>,
+        read: &Arc<AtomicU64>,
     ) -> Option<Source> {
         let mut opened = open(path).map(|opened| (path, opened));
         if let (Err(error), Some(complete)) = (&opened, path.strip_suffix(PARTIAL_ENDING))
@@ -114,8 +118,8 @@ impl Source {
         if parts.is_empty() {
             return None;
         }
-        totals.read_bytes += parts.bytes();
-        let mut source = Source { path: path.to_owned(), id, begin: Nanos::ZERO, parts, unfit: Vec::new(), open: None };
+        let (path, read) = (path.to_owned(), Arc::clone(read));
+        let mut source = Source { path, id, begin: Nanos::ZERO, parts, unfit: Vec::new(), open: None, read };
         source.begin = match source.parts.earliest {
             Some(earliest) => earliest,
             // Take the time of the first frame; the file is then closed again.
@@ -137,7 +141,8 @@ impl Source {
     }
 
     fn reader(&self, file: &Arc<File>) -> Reader {
-        Reader::lazy(Box::new(RangesReader::new(file, self.parts.ranges.clone())), &*self.path)
+        let ranges = RangesReader::new(file, self.parts.ranges.clone()).adding_to(&self.read);
+        Reader::lazy(Box::new(ranges), &*self.path)
     }
 
     fn open(&mut self) -> io::Result<&mut OpenFile> {

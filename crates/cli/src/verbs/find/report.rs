@@ -134,6 +134,9 @@ pub(super) struct FindJson<'a> {
     seconds: f64,
     /// True if the search was stopped before its end.
     stopped: bool,
+    /// True if all parts that may match were read.
+    #[serde(skip)]
+    is_whole: bool,
     /// Matching packets that were not written, by reason.
     drops: BTreeMap<&'static str, u64>,
     events: &'a [String],
@@ -146,7 +149,7 @@ impl<'a> FindJson<'a> {
         notes: &'a Notes,
         ledger: &Ledger,
         elapsed: Duration,
-        stopped: bool,
+        (stopped, is_whole): (bool, bool),
     ) -> Self {
         let Totals {
             files,
@@ -160,7 +163,7 @@ impl<'a> FindJson<'a> {
             frames,
             bytes,
             span,
-        } = *search.totals();
+        } = search.totals();
         let accounts = ledger.accounts().iter().filter(|account| account.stage == Stage::Write);
         let dropped = |count: &Count| matches!(count.kind(), Kind::Lost | Kind::Refused);
         let drops = accounts.flat_map(|account| {
@@ -184,6 +187,7 @@ impl<'a> FindJson<'a> {
             last_time_ns: span.map(|(_, last)| last.0),
             seconds: elapsed.as_secs_f64(),
             stopped,
+            is_whole,
             drops: drops.collect(),
             events: &notes.all,
         }
@@ -207,6 +211,8 @@ impl<'a> FindJson<'a> {
         };
         let stopped = if self.stopped { "; stopped before the end" } else { "" };
         let parts = match self.parts {
+            // Fewer than those that may match.
+            _ if !self.is_whole => String::new(),
             0 => String::new(),
             parts => format!("{} of {}, ", grouped(self.parts_read), counted(parts, "indexed part")),
         };
