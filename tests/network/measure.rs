@@ -206,7 +206,7 @@ fn search_ends_by_time_and_invalid_options_are_rejected() {
         (&["--goal", "ndr", "--loss", "1%"], "--goal own"),
         (&["--trial", "2", "--sum", "1"], "duration sum 1 s is shorter"),
         (&["--max", "max"], "expected a rate"),
-        (&["--max", "1kpps", "--min", "2kpps"], "invalid load limits"),
+        (&["--max", "1kpps", "--min", "2kpps"], "is not below the highest"),
         (&["-w", "report.pdf"], ".json, .csv, .md or .html"),
         (&["-k", "nonsense"], "--packet"),
         (&["--to", "pcap:x.pcap"], "given twice"),

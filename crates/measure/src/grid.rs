@@ -31,7 +31,8 @@ impl Limits {
     pub fn check(&self) -> Result<(), GoalError> {
         let Limits { least, greatest } = *self;
         if !(least.is_finite() && greatest.is_finite() && least > 0.0 && greatest > least) {
-            return Err(GoalError(format!("invalid load limits: {least} to {greatest} frames/s")));
+            let text = format!("invalid rates: the lowest, {least} packets/s, is not below the highest, {greatest}");
+            return Err(GoalError(text));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 mod environment;
 mod files;
 mod html;
+mod queue;
 mod sections;
 mod soak_services;
 mod tests;
@@ -14,6 +15,7 @@ pub(super) use self::tests::{
     Bursts, Forwarding, LatencyRun, LatencyTest, LoadLatency, LossRow, Recovery, RecoveryRun, Reset, ResetRun,
 };
 
+use self::queue::{NOTICED, queue_excess};
 use super::account::TrialResult;
 use super::options::{Args, Method};
 use super::plan::Plan;
@@ -142,6 +144,8 @@ struct ResultJson {
     gbps_l2: Option<f64>,
     latency_p50_ns: Option<i64>,
     latency_p99_ns: Option<i64>,
+    /// Part of the rate that a queue of the device may have added.
+    queue_excess: Option<f64>,
 }
 
 impl Report {
@@ -266,21 +270,17 @@ impl Report {
         whys
     }
 
-    /// Returns a note if a queue of the device took the packets above its rate: in a trial of T seconds at a load that
-    /// is a part p too high the queue grows by p T, in seconds of delay.
+    /// Returns a note if a queue of the device may have raised the rate noticeably.
     fn queued(&self, size: u64, result: &ResultJson) -> Option<String> {
         let goal = self.goals.iter().find(|goal| goal.name == result.goal)?;
-        let waited_ms = result.latency_p99_ns? as f64 / 1e6;
-        let part = waited_ms / 1e3 / goal.final_trial_s;
-        (part > goal.width).then(|| {
-            format!(
-                "{size} bytes, {}: packets waited {waited_ms:.1} ms (p99) in trials of {} s: the rate may be {:.1} % too \
-                 high, as a queue takes the excess; try a longer --trial",
-                goal.name,
-                goal.final_trial_s,
-                part * 100.0
-            )
-        })
+        let excess = result.queue_excess.filter(|excess| *excess > goal.width / NOTICED)?;
+        Some(format!(
+            "{size} bytes, {}: delays grew to {:.1} ms (p99): the rate may be {:.1} % too high, as a queue takes the \
+             excess; try a longer --trial",
+            goal.name,
+            result.latency_p99_ns? as f64 / 1e6,
+            excess * 100.0
+        ))
     }
 
     fn results(&self) -> impl Iterator<Item = (&SizeReport, &ResultJson)> {
@@ -339,6 +339,8 @@ impl SizeReport {
 
     fn result(&self, found: &GoalResult) -> ResultJson {
         let at_result = self.trials.iter().rev().find(|row| Some(row.offered) == found.lower);
+        let delay = at_result.map(|row| &row.account.latency);
+        let [p50, p99] = [delay.and_then(|delay| delay.latency_p50_ns), delay.and_then(|delay| delay.latency_p99_ns)];
         let gbps = |extra: u64| found.lower.map(|frames| frames * (8 * (self.size - FCS + extra)) as f64 / 1e9);
         ResultJson {
             goal: found.goal.name,
@@ -349,8 +351,9 @@ impl SizeReport {
             conditional_throughput: found.throughput,
             gbps_l1: gbps(L1_OVERHEAD),
             gbps_l2: gbps(FCS),
-            latency_p50_ns: at_result.and_then(|row| row.account.latency.latency_p50_ns),
-            latency_p99_ns: at_result.and_then(|row| row.account.latency.latency_p99_ns),
+            latency_p50_ns: p50,
+            latency_p99_ns: p99,
+            queue_excess: at_result.and_then(|row| Some(queue_excess(p50?, p99?, row.duration_s))),
         }
     }
 }

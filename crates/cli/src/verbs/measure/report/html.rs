@@ -206,7 +206,7 @@ fn distribution(size: &SizeReport) -> String {
         );
     }
     if let Some(row) = size.throughput().and_then(|found| size.trials.iter().rev().find(|row| row.offered == found)) {
-        named.push(("at the throughput".to_owned(), points(&row.account.latency)));
+        named.push(("at the result".to_owned(), points(&row.account.latency)));
     }
     named.retain(|(_, points)| !points.is_empty());
     if named.is_empty() {
@@ -214,7 +214,7 @@ fn distribution(size: &SizeReport) -> String {
     }
     let values: Vec<f64> = named.iter().flat_map(|(_, points)| points.iter().map(|point| point.1)).collect();
     let across = Axis {
-        name: "percentile (1 = p90, 2 = p99, 3 = p99.9, 4 = max)",
+        name: "percentile: 1 is p90, 2 is p99, 3 is p99.9, 4 is the maximum",
         least: 0.0,
         greatest: 4.1,
         is_logarithmic: false,
