@@ -68,7 +68,7 @@ fn is_word(wanted: &str, printed: &str) -> bool {
     }
 }
 
-/// Words of a line, with times and rates as `#` and without unit prefixes.
+/// Words of a line, with dates, times and rates as `#` and without unit prefixes.
 fn words(line: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in line.split_whitespace() {
@@ -82,7 +82,8 @@ fn words(line: &str) -> Vec<String> {
             "ns" | "us" | "ms" => "s",
             _ => plain,
         };
-        if is_number && plain.matches('.').count() == 1 {
+        let shape: String = plain.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        if shape == "0000-00-00" || shape == "00:00:00.000" || is_number && plain.matches('.').count() == 1 {
             words.push(word.replace(plain, "#"));
         } else if before_is_number && ["k", "M", "G"].contains(&plain) {
             // Prefix of the following unit.
@@ -111,6 +112,7 @@ mod tests {
     fn times_and_rates_match_any() {
         assert!(same("sent in 0.044 s: 255.4 k packets/s, 9 b/s", "sent in   1.2 s: 980 packets/s, 0.3 Gb/s"));
         assert!(same("p99 12 us", "p99 1.3 ms"));
+        assert!(same("TCP 2026-11-29 16:52:04.301 9", "TCP  2027-01-02 03:04:05.060  9"));
         assert!(!same("4 frames in 0.1 s", "5 frames in 0.1 s"));
         assert!(!same("10.0.0.1 here", "10.0.0.2 here"));
         assert!(!same("0 lost", "1 lost"));

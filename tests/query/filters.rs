@@ -205,6 +205,7 @@ fn every_column_can_be_filtered() {
 fn invalid_filter_is_reported_with_position_and_remedy() {
     for (text, expected) in [
         ("byts > 1M", "at character 1, \"byts > 1M\": byts: no such keyword or field (did you mean bytes?)"),
+        ("conn_state = S0", "no such keyword or field (did you mean tcp_state?)"),
         ("host 10.0.0.1 and port", "at the end: missing value"),
         ("host 10.0.0.0/8", "at character 6, \"10.0.0.0/8\": 10.0.0.0/8 is a network; write net 10.0.0.0/8"),
         ("net 10.1.2.3/8", "write net 10.0.0.0/8 or host 10.1.2.3"),

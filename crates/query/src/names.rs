@@ -56,6 +56,38 @@ pub fn named(name: &str) -> Option<NamedColumns> {
     find(name).map(NamedColumns::One).or_else(both)
 }
 
+/// Names of fields in other tools.
+const USUAL: [(&str, &str); 23] = [
+    ("sni", "tls_server_name"),
+    ("server_name", "tls_server_name"),
+    ("src", "orig_address"),
+    ("srcip", "orig_address"),
+    ("src_ip", "orig_address"),
+    ("id.orig_h", "orig_address"),
+    ("dst", "resp_address"),
+    ("dstip", "resp_address"),
+    ("dst_ip", "resp_address"),
+    ("id.resp_h", "resp_address"),
+    ("ip", "address"),
+    ("host", "address"),
+    ("sport", "orig_port"),
+    ("id.orig_p", "orig_port"),
+    ("dport", "resp_port"),
+    ("id.resp_p", "resp_port"),
+    ("state", "tcp_state"),
+    ("conn_state", "tcp_state"),
+    ("history", "tcp_history"),
+    ("orig_pkts", "orig_packets"),
+    ("resp_pkts", "resp_packets"),
+    ("ts", "first_time"),
+    ("uid", "id"),
+];
+
+/// Returns the field of a name in other tools.
+pub(crate) fn usual(name: &str) -> Option<String> {
+    USUAL.iter().find(|(usual, _)| usual.eq_ignore_ascii_case(name)).map(|(_, field)| (*field).to_owned())
+}
+
 /// Returns the known name nearest to a misspelled one, if one is near.
 pub(crate) fn nearest(wrong: &str, known: impl Iterator<Item = String>) -> Option<String> {
     let wrong: Vec<char> = wrong.chars().take(64).collect();

@@ -2,7 +2,7 @@
 
 use crate::columns::{Batch, Id, Kind, all, own};
 use crate::filter::Filter;
-use crate::names::{NamedColumns, known, named, nearest};
+use crate::names::{NamedColumns, known, named, nearest, usual};
 use crate::quantity::{numbers, sums};
 use linerate_meter::Flow;
 use std::borrow::Cow;
@@ -58,22 +58,6 @@ pub enum Measure {
     Bpp,
 }
 
-/// Aliases of fields from other tools.
-const USUAL: [(&str, &str); 12] = [
-    ("sni", "tls_server_name"),
-    ("server_name", "tls_server_name"),
-    ("src", "orig_address"),
-    ("srcip", "orig_address"),
-    ("src_ip", "orig_address"),
-    ("dst", "resp_address"),
-    ("dstip", "resp_address"),
-    ("dst_ip", "resp_address"),
-    ("ip", "address"),
-    ("host", "address"),
-    ("sport", "orig_port"),
-    ("dport", "resp_port"),
-];
-
 impl Key {
     /// Parses keys such as `orig_address/24,port`.
     ///
@@ -93,9 +77,7 @@ impl Key {
         let name = parts.next().unwrap_or_default();
         let lengths: Vec<&str> = parts.collect();
         let of = named(name).ok_or_else(|| {
-            let usual =
-                USUAL.iter().find(|(usual, _)| usual.eq_ignore_ascii_case(name)).map(|(_, field)| (*field).to_owned());
-            let near = usual.or_else(|| nearest(name, known()));
+            let near = usual(name).or_else(|| nearest(name, known()));
             let near = near.map_or(String::new(), |near| format!(" (did you mean {near}?)"));
             format!("{name}: no such field{near}; examples: address, orig_address/24, resp_port, protocol")
         })?;

@@ -38,7 +38,7 @@ use crate::exit::{Exit, usage};
 use crate::signals::{reopen_on_hangup, stop_on_signals};
 use crate::view::ledger::{self, is_void};
 use crate::view::live::{Live, answer, reopened};
-use crate::view::terminal::{fail, is_watched, print_stderr, result, result_line, shown};
+use crate::view::terminal::{is_watched, print_stderr, result, result_line, shown};
 use linerate_engine::{MeterConsumer, Progress, Stop};
 use linerate_export::fields::Part;
 use linerate_export::{Exporter, Field, Format, fields};
@@ -222,16 +222,17 @@ fn refuse_missing(question: &Question, config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Warns of fields that the format cannot store.
+/// Prints notes on fields that the format cannot store.
 fn warn_of_unwritten(exporter: &dyn Exporter, config: &Config) {
+    let note = |text: std::fmt::Arguments<'_>| print_stderr(format_args!("note: {text}\n"));
     let ((format, most), level) = (exporter.format(), config.level);
     if !config.names.is_empty() && most < linerate_meter::Level::Stats {
-        fail(format_args!("--names: {format} cannot store names; use JSON lines, Parquet, CSV or --ipfix full"));
+        note(format_args!("--names: {format} cannot store names; use JSON lines, Parquet, CSV or --ipfix full"));
     }
     if level > most {
         let name = |level| format!("{level:?}").to_lowercase();
         let (asked, enough) = (name(level), name(most));
-        fail(format_args!(
+        note(format_args!(
             "--level {asked}: {format} cannot store its fields; --level {enough} writes the same with less memory and time"
         ));
     }

@@ -17,6 +17,7 @@ const USUAL: &[(&str, &[&str])] = &[
             "write",
             "snap",
             "rotate_size",
+            "rotate",
             "link_header",
             "time",
             "hex_ascii",
@@ -36,7 +37,7 @@ const USUAL: &[(&str, &[&str])] = &[
     ),
     ("count", &["ports", "read", "packets", "duration", "protocols", "bursts", "json", "interval", "quiet", "ledger"]),
     ("check", &["ports", "read", "packets", "duration", "rows", "lossless", "json", "interval"]),
-    ("flows", &["ports", "read", "duration", "write", "level", "names", "by", "top", "json", "quiet"]),
+    ("flows", &["ports", "read", "duration", "write", "level", "names", "by", "top", "sort", "json", "quiet"]),
     (
         "find",
         &["since", "until", "packets", "write", "count", "make_index", "link_header", "time", "hex_ascii", "json"],

@@ -4,7 +4,7 @@ use super::keywords::{network, protocol};
 use super::{Direction, ParseError, ParseResult, Parser, Type, among, compare, directed, negated};
 use crate::columns::{Id, Kind, all, own};
 use crate::filter::{Filter, Match, Test};
-use crate::names::{NamedColumns, PROTOCOLS, known, named, nearest};
+use crate::names::{NamedColumns, PROTOCOLS, known, named, nearest, usual};
 use crate::networks::Networks;
 use crate::quantity::{Number, Quantity};
 use crate::values;
@@ -35,7 +35,8 @@ impl Parser {
                 ["host", "net", "port", "portrange", "proto", "flags", "packets", "bps", "pps", "bpp", "and", "not"];
             let words = words.map(str::to_owned).into_iter().chain(known());
             let words = words.chain(PROTOCOLS.iter().map(|(name, _)| (*name).to_owned()));
-            let near = nearest(&word, words).map_or(String::new(), |near| format!(" (did you mean {near}?)"));
+            let near = usual(&word).or_else(|| nearest(&word, words));
+            let near = near.map_or(String::new(), |near| format!(" (did you mean {near}?)"));
             return Err(self.wrong(format!("{word}: no such keyword or field{near}")));
         };
         let name_at = self.place();

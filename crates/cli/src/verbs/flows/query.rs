@@ -363,7 +363,7 @@ impl QueryResult {
             text += &format!("  {} of {} bytes, {part:.1} %\n", grouped(read), grouped(bytes));
         }
         if *groups_empty > 0 {
-            text += &format!("  in {} row groups only the filter columns were read\n", grouped(*groups_empty));
+            text += &format!("  in {} only the filter columns were read\n", counted(*groups_empty, "row group"));
         }
         for column in self.absent() {
             let option = match column.field.part.level() {
@@ -386,6 +386,7 @@ impl QueryResult {
             }
             text += &query_output::note_on_tunnels(answer);
         }
-        text + &written(&self.ledger) + &ranked(&self.records, "records", self.sort.as_ref())
+        let title = if self.sort.is_some() { "records" } else { "first records" };
+        text + &written(&self.ledger) + &ranked(&self.records, title, self.sort.as_ref())
     }
 }

@@ -16,11 +16,11 @@ pub(crate) struct QueryArgs {
     /// of either end
     #[arg(long, value_name = "FIELD[/LEN],...")]
     by: Option<String>,
-    /// Show the first N flows, groups or records [default: 10]
+    /// Show the first N rows; 0 for all [default: 10]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Sort by bytes or packets [default: the first of --sum, else bytes]; groups and stored records also by
-    /// flows, bps, pps, bpp, duration or any counter field, groups by records; stored records without groups keep their order by default
+    /// Sort by bytes or packets; groups and stored records also by flows, bps, pps, bpp, duration or a counter field,
+    /// groups by records [default: the first of --sum, else bytes; stored records: their order]
     #[arg(long, value_name = "MEASURE")]
     sort: Option<String>,
     /// Columns of each group, named like those of --sort [default: flows,packets,bytes]
@@ -143,7 +143,8 @@ impl QueryArgs {
 
     fn top(&self) -> anyhow::Result<Option<usize>> {
         match self.top {
-            Some(0) | Some(MOST..) if self.top != Some(MOST) => Err(usage(format!("--top: expected 1 to {MOST}"))),
+            Some(0) => Ok(Some(MOST)),
+            Some(top) if top > MOST => Err(usage(format!("--top {top}: too many; expected at most {MOST}"))),
             top => Ok(top),
         }
     }

@@ -25,8 +25,9 @@ pub(super) fn text(question: &Question, answer: &Answer) -> String {
     heads.extend(keys.iter().map(|key| key.name.as_str()));
     let numbers = heads.len();
     heads.extend(measures.iter().map(Measure::name));
+    let share = format!("% of {}", sort.name());
     if sort.has_parts() {
-        heads.push("share");
+        heads.push(&share);
     }
     heads.push("");
     let mut rows = table(&heads, numbers);
@@ -138,8 +139,11 @@ pub(super) fn moment(time: u64, every: u64) -> String {
     if !every.is_multiple_of(60_000_000_000) {
         text += &format!(":{second:02}");
     }
-    if !every.is_multiple_of(1_000_000_000) && nanos > 0 {
-        text += format!(".{nanos:09}").trim_end_matches('0');
+    match every {
+        _ if every.is_multiple_of(1_000_000_000) => {}
+        _ if every.is_multiple_of(1_000_000) => text += &format!(".{:03}", nanos / 1_000_000),
+        _ if nanos > 0 => text += format!(".{nanos:09}").trim_end_matches('0'),
+        _ => {}
     }
     text
 }

@@ -169,7 +169,7 @@ pub(super) fn ranked(top: &[Flow], title: &str, sort: Option<&Measure>) -> Strin
             end(flow.ends[1]),
             protocol(flow.protocol),
             // In milliseconds, as nfdump prints it; -w has all digits.
-            moment(flow.first().0 / 1_000_000 * 1_000_000, 1),
+            moment(flow.first().0, 1_000_000),
             grouped(orig.packets),
             grouped(orig.frame_bytes),
             grouped(resp.packets),
