@@ -123,6 +123,7 @@ fn ctrl_c_ends_the_run_with_a_report() {
         let (sent, received) = (number(&json, "frames"), number(&json["check"], "received"));
         assert!(sent > 1000 && received == sent && json["balanced"] == true, "{scheme}: {json}");
         assert_eq!((number(&json["check"], "lost"), &json["failure"]), (0, &serde_json::Value::Null), "{scheme}");
+        assert_eq!(json["run"]["interrupted"], true, "{scheme}");
     }
 }
 

@@ -130,6 +130,9 @@ fn hosts_reach_each_other_while_rules_change() {
     assert!(ctl(&socket, &["fdb"]).unwrap().starts_with(" port  VLAN  MAC"));
     let error = ctl(&socket, &["add-flow", "tp_dst=80,actions=drop"]).unwrap_err();
     assert!(error.contains("; add it"), "{error}");
+    assert_eq!(ctl(&socket, &["add-flow", "priority=7,udp,actions=drop"]), Ok(String::new()));
+    let overlap = ctl(&socket, &["add-flow", "priority=7,udp,tp_dst=9,actions=flood"]).unwrap();
+    assert!(overlap.starts_with("note: overlaps udp with the same priority"), "{overlap}");
     let rules = scratch.file("rules");
     std::fs::write(&rules, "actions=drop\n").unwrap();
     ctl(&socket, &["replace-flows", &rules]).unwrap();

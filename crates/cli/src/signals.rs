@@ -205,6 +205,11 @@ impl Drop for ProgressHandler {
     }
 }
 
+/// Returns whether a signal ended the run before its time.
+pub fn is_interrupted() -> bool {
+    ASKED.load(Ordering::Relaxed)
+}
+
 /// Returns whether a second stop request arrived, so that nothing is to be waited for.
 pub fn is_forced() -> bool {
     HURRIED.load(Ordering::Relaxed)

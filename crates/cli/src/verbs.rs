@@ -70,6 +70,7 @@ pub struct Program {
 #[allow(clippy::large_enum_variant)]
 pub enum Verb {
     /// Capture packets from one or many ports, in order of time, to files, memory or the terminal
+    #[command(mut_args(capture::arranged))]
     Capture(capture::Args),
     /// Print packets of interfaces or capture files, one line each, like tcpdump -n
     #[command(mut_args(capture::listed(capture::PRINT)), after_help = capture::PRINT_HELP)]

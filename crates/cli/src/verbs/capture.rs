@@ -13,7 +13,7 @@ mod trigger;
 
 pub use self::report::summary;
 
-pub use self::files::{CONVERT, CONVERT_HELP, MERGE_HELP, PRINT, PRINT_HELP, shown as listed};
+pub use self::files::{CONVERT, CONVERT_HELP, MERGE_HELP, PRINT, PRINT_HELP, arranged, shown as listed};
 
 use self::analysis::{Analysis, AnalysisArgs, AnalysisResult};
 use self::parts::{OutputKind, PartArgs};

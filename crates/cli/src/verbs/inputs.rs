@@ -40,8 +40,7 @@ pub(super) struct InputArgs {
     /// Port to receive from; repeatable, or several with commas; any is every interface that is up
     #[arg(short = 'i', long = "port", value_name = "PORT", value_delimiter = ',')]
     ports: Vec<String>,
-    /// Capture file to read instead (- for standard input), also .gz, .zst or .lz4, or a directory; repeatable, or
-    /// -r *.pcap
+    /// Capture file (also .gz, .zst, .lz4) or directory to read instead; - for standard input; repeatable
     #[arg(short = 'r', long = "read", value_name = "FILE")]
     read: Vec<String>,
     /// Filter text, instead of trailing arguments
@@ -163,8 +162,8 @@ impl InputArgs {
     fn leading_files(&self) -> usize {
         // After `-r FILE`, a word is rather part of the filter than a file of this name.
         let exists = if self.read.is_empty() { hints::is_file } else { hints::is_capture_file };
-        let is_directory = |at, word: &str| (at == 0 || word.contains('/')) && Path::new(word).is_dir();
-        let is_input = |(at, word): &(usize, &String)| (exists(word) || is_directory(*at, word)) && !is_port(word);
+        let is_directory = |at| hints::is_directory(&self.words[at..], at == 0);
+        let is_input = |(at, word): &(usize, &String)| (exists(word) || is_directory(*at)) && !is_port(word);
         let files = self.words.iter().enumerate().take_while(is_input).count();
         if self.ports.is_empty() { files } else { 0 }
     }

@@ -70,7 +70,7 @@ pub struct Args {
     /// Ports, numbered from 1
     #[arg(value_name = "PORT", required = true)]
     ports: Vec<String>,
-    /// Rule; repeatable [default: actions=normal]
+    /// Rule; repeatable; packets without a rule are dropped [default: the rule actions=normal]
     #[arg(long, value_name = "RULE")]
     rule: Vec<String>,
     /// File of rules, one per line; # starts a comment

@@ -42,7 +42,8 @@ const HABITS: &[(&[&str], &str)] = &[
     (&["-z"], "not supported; a file called .gz or .zst is compressed while it is written"),
     (&["-j", "--time-stamp-type"], "write the port as 'packet:eth0?stamp=hardware'"),
     (&["--since", "--until"], "not an option here; linerate find FILE --since T --until T -w OUT selects by time"),
-    (&["-a", "-b", "-E", "-H", "-I", "-J", "-M", "-N", "-O", "-y"], "not supported"),
+    (&["-a", "-b"], "-C SIZE, -G S and -W N rotate, -c N and -T S stop (tcpdump's letters, not dumpcap's)"),
+    (&["-E", "-H", "-I", "-J", "-M", "-N", "-O", "-y"], "not supported"),
 ];
 
 /// Names of similar commands, and the verb for the same job.
@@ -120,7 +121,13 @@ fn described(error: &clap::Error, verb: Option<&str>) -> Option<String> {
             }
             format!("{option}: no such option{}; {help} lists them", meant.unwrap_or_default())
         }
-        ErrorKind::InvalidSubcommand => no_command(text(ContextKind::InvalidSubcommand)?),
+        ErrorKind::InvalidSubcommand => match (text(ContextKind::InvalidSubcommand)?, verb) {
+            (name, Some(verb)) if name != verb => {
+                let meant = text(ContextKind::SuggestedSubcommand).map(|near| format!(" (did you mean {near}?)"));
+                format!("{name}: no such command{}; {help} lists them", meant.unwrap_or_default())
+            }
+            (name, _) => no_command(name),
+        },
         ErrorKind::MissingSubcommand => format!("missing command; {help} lists them"),
         ErrorKind::MissingRequiredArgument => {
             format!("missing {}; {help} shows the usage", all(ContextKind::InvalidArg).join(", "))
@@ -232,6 +239,8 @@ mod tests {
             ),
             ("x capture eth0 -w", "--write <FILE>: missing value"),
             ("x ctl x", "missing command; linerate ctl --help"),
+            ("x ctl x dump-flow", "dump-flow: no such command (did you mean dump-"),
+            ("x capture -b filesize:100", "-b: -C SIZE, -G S and -W N rotate"),
             ("x generate --rate foo", "--rate <RATE>: invalid rate \"foo\"; expected"),
             ("x find a --count --json", "--count: cannot be used with --json"),
             ("x find a -w b -w c", "--write <FILE>: given twice; leave one out"),

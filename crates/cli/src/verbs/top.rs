@@ -26,6 +26,7 @@ use crate::view::terminal::{fail, print_stderr, show, show_line, shown};
 use linerate_engine::{CountConsumer, CountWatch, MeterConsumer, Meters, Progress, Stop};
 use linerate_meter::{Config, Flow, Protocols};
 use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Options of `linerate top`.
@@ -232,9 +233,8 @@ impl Args {
 
     /// Opens ports and meters their packets.
     fn receive(&self, interval: Duration) -> anyhow::Result<Exit> {
-        if let Some(run) =
-            self.input.first_name().filter(|name| name.starts_with("http://") || Source::parse(name).is_some())
-        {
+        let is_run = |name: &str| Source::parse(name).is_some() && !Path::new(name).is_file();
+        if let Some(run) = self.input.first_name().filter(|name| name.starts_with("http://") || is_run(name)) {
             return Err(usage(format!("{run}: the socket or address of a run, not a port; use --from {run}")));
         }
         let inputs = self.input.check()?;

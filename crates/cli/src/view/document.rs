@@ -1,5 +1,6 @@
 //! Data about the run in every JSON result.
 
+use crate::signals::is_interrupted;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::sync::OnceLock;
@@ -26,6 +27,8 @@ struct Run {
     /// UTC, nanoseconds since 1970.
     started_ns: u64,
     ended_ns: u64,
+    /// True if a signal ended it.
+    interrupted: bool,
     /// Program and arguments; bytes that are not UTF-8 are replaced.
     command: Vec<String>,
 }
@@ -39,6 +42,7 @@ impl<'a, T: Serialize> Document<'a, T> {
             version: env!("CARGO_PKG_VERSION"),
             started_ns: nanos(*STARTED.get_or_init(|| now)),
             ended_ns: nanos(now),
+            interrupted: is_interrupted(),
             command: std::env::args_os().map(text).collect(),
         };
         Document { result, run }

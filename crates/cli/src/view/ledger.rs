@@ -168,8 +168,9 @@ fn line(ledger: &Ledger, fate: &str) -> String {
     let captured = if are_files { "read" } else { "captured" };
     let number = match (accounts().find(|account| account.stage == Stage::Select), first) {
         // Several consumers select from the same packets; the first one is the main one.
-        (Some(select), _) if are_files && select.get(Count::Filtered) > 0 && select.get(Count::PastLimit) == 0 => {
-            let all = counted(select.sum(Kind::Received), "packet");
+        (Some(select), _) if are_files && select.get(Count::Filtered) > 0 => {
+            // Up to the last one that -c allows.
+            let all = counted(select.sum(Kind::Received) - select.get(Count::PastLimit), "packet");
             format!("{} of {all} selected", grouped(select.sum(Kind::Delivered)))
         }
         (Some(select), _) => format!("{} {captured}", counted(select.sum(Kind::Delivered), "packet")),

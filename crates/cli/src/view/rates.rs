@@ -84,23 +84,32 @@ pub fn stated(number: u64, plural: &str) -> String {
 pub fn frames_per_second(mpps: f64) -> String {
     // Limits before rounding, so that 999.96 does not print as 1000.
     if mpps >= 0.99995 {
-        format!("{mpps:.2} M packets/s")
+        format!("{} M packets/s", four_digits(mpps))
     } else if mpps >= 0.9995e-3 {
-        format!("{:.1} k packets/s", mpps * 1e3)
+        format!("{} k packets/s", four_digits(mpps * 1e3))
     } else {
         format!("{:.0} packets/s", mpps * 1e6)
+    }
+}
+
+/// Formats a number from 1 to 1,000 with four digits: a rate that is 0.1 % off its target shows it.
+fn four_digits(number: f64) -> String {
+    match number {
+        ..9.9995 => format!("{number:.3}"),
+        ..99.995 => format!("{number:.2}"),
+        _ => format!("{number:.1}"),
     }
 }
 
 /// Formats a bit rate, given in Gb/s, in a readable unit.
 pub fn bits_per_second(gbps: f64) -> String {
     // Limits before rounding, so that 999.96 does not print as 1000.0.
-    if gbps >= 0.9995 {
-        format!("{gbps:.3} Gb/s")
-    } else if gbps >= 0.999_5e-3 {
-        format!("{:.1} Mb/s", gbps * 1e3)
+    if gbps >= 0.99995 {
+        format!("{} Gb/s", four_digits(gbps))
+    } else if gbps >= 0.999_95e-3 {
+        format!("{} Mb/s", four_digits(gbps * 1e3))
     } else {
-        format!("{:.1} kb/s", gbps * 1e6)
+        format!("{} kb/s", four_digits(gbps * 1e6))
     }
 }
 
@@ -134,17 +143,21 @@ mod tests {
     #[test]
     fn bit_rates_have_a_readable_unit() {
         for (gbps, text) in [
-            (0.0, "0.0 kb/s"),
+            (0.0, "0.000 kb/s"),
             (0.000_1, "100.0 kb/s"),
-            (0.001, "1.0 Mb/s"),
+            (0.000_999_96, "1.000 Mb/s"),
+            (0.001, "1.000 Mb/s"),
             (0.25, "250.0 Mb/s"),
+            (0.999_96, "1.000 Gb/s"),
             (9.87, "9.870 Gb/s"),
+            (9.999_6, "10.00 Gb/s"),
+            (123.456, "123.5 Gb/s"),
         ] {
             assert_eq!(bits_per_second(gbps), text);
         }
         assert_eq!(
             totals("sent", 1000, 60_000, 60_000, 0.5),
-            "1,000 packets, 60,000 bytes sent in 0.500 s: 2.0 k packets/s, 1.3 Mb/s L1"
+            "1,000 packets, 60,000 bytes sent in 0.500 s: 2.000 k packets/s, 1.344 Mb/s L1"
         );
     }
 
@@ -186,7 +199,7 @@ mod tests {
         let read = totals_read("captured", 1000, 60_000, 60_000, (0.5, 0.001));
         assert_eq!(
             read,
-            "1,000 packets, 60,000 bytes captured in 0.001 s; 0.500 s of traffic: 2.0 k packets/s, 1.3 Mb/s L1"
+            "1,000 packets, 60,000 bytes captured in 0.001 s; 0.500 s of traffic: 2.000 k packets/s, 1.344 Mb/s L1"
         );
     }
 

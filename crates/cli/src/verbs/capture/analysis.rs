@@ -165,7 +165,7 @@ impl<'a> Analysis<'a> {
         self.printing = self.args.prints().then(|| {
             let has_others = progress.is_none() || !self.args.flows.is_empty();
             let specs = &asked.inputs.specs;
-            let lines = self.args.print.lines(detail, specs.len() > 1);
+            let lines = self.args.print.lines(detail, specs.len() > 1 && !specs.iter().all(is_file));
             let printing = PrintConsumer::new(asked.print.clone(), lines, has_others && !specs.iter().all(is_file));
             match progress.filter(|_| self.metering.is_none() && self.counting.is_none()) {
                 Some(progress) => printing.progress(Arc::clone(progress)),

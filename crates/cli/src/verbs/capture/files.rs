@@ -88,6 +88,14 @@ Packets are in the order of their times. Arguments are capture files, then the
 filter. The name of the output gives format and compression. The other options
 of linerate capture work too.";
 
+/// Lists `--rotate`, also of flow records, next to the other options of rotation.
+pub fn arranged(option: Arg) -> Arg {
+    if option.get_id() != "rotate" {
+        return option;
+    }
+    option.help_heading("Rotation of files").help("Start a new file every S seconds, at multiples of S in UTC")
+}
+
 /// Hides options other than `listed`.
 pub fn shown(listed: &'static [&'static str]) -> impl Fn(Arg) -> Arg {
     let prints = listed.contains(&"ports");
@@ -100,10 +108,7 @@ pub fn shown(listed: &'static [&'static str]) -> impl Fn(Arg) -> Arg {
             "ledger" if prints => {
                 option.help("Print more of each packet, like tcpdump -v, and the whole packet accounting")
             }
-            "rotate" => option
-                .help_heading("Rotation of files")
-                .help("Start a new file every S seconds, at multiples of S in UTC"),
-            _ => option,
+            _ => arranged(option),
         };
         let is_listed = listed.contains(&option.get_id().as_str());
         if is_listed { option } else { option.hide(true) }

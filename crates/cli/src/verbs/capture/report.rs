@@ -15,7 +15,7 @@ use std::time::Duration;
 /// accounting.
 pub fn summary(run: &RunReport, captured: &[CaptureTotals], is_recorded: bool, more: &str, is_whole: bool) -> String {
     let body = |(what, of): (&&str, &CaptureTotals)| body(run, what, of, is_recorded);
-    let done = if is_recorded { "read" } else { "captured" };
+    let done = if is_recorded { "written" } else { "captured" };
     let captured: String = [done, "shared"].iter().zip(captured).map(body).collect();
     ledger::run(run, &(captured + more), is_whole)
 }

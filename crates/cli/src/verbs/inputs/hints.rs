@@ -1,6 +1,6 @@
 //! Notes on ports, and errors for words that are neither a port nor a filter.
 
-use super::kinds::is_port;
+use super::kinds::{check_filter, is_port};
 use crate::exit::usage;
 use linerate_backends::inventory::interfaces;
 use linerate_generate::nearest;
@@ -32,6 +32,12 @@ fn is_of_records(word: &str) -> bool {
 pub(super) fn is_capture_file(word: &str) -> bool {
     let (_, plain) = Compression::of_path(word);
     CAPTURES.iter().any(|ending| plain.ends_with(ending)) && Path::new(word).is_file()
+}
+
+/// Returns whether the first of these words is an existing directory, and not part of a filter, such as `tcp`.
+pub(super) fn is_directory(words: &[String], is_first: bool) -> bool {
+    let is_input = |word: &String| is_first || word.contains('/') || check_filter(&words.join(" "), &[]).is_err();
+    words.first().is_some_and(|word| Path::new(word).is_dir() && is_input(word))
 }
 
 /// Returns an error for a file or an interface in place of the filter; `words` may start with ports.

@@ -14,7 +14,7 @@ use linerate_burst::Nanos;
 use linerate_engine::Stop;
 use linerate_engine::switching::{RunningSwitch, Tasks};
 use linerate_share::SocketFile;
-use linerate_switch::text::{RuleSelection, parse_rule, parse_selection, show_rule};
+use linerate_switch::text::{RuleSelection, parse_rule, parse_selection, show_match, show_rule};
 use linerate_switch::{InstalledRule, Rule, is_within};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -178,8 +178,16 @@ impl Request {
         let now = at.now;
         RequestResult::Text(match self {
             Request::Add(rules) => {
+                // With many rules the search would hold up the switch.
+                let is_searched = rules.len() * at.switch.count() <= MOST_COMPARED;
+                let overlaps = rules.iter().filter(|_| is_searched).filter_map(|rule| at.switch.ambiguous(rule));
+                let notes = overlaps.map(|other| {
+                    let other = show_match(&other.rule.matches);
+                    format!("note: overlaps {other} with the same priority; the older rule is applied first\n")
+                });
+                let notes: String = notes.collect();
                 at.switch.add_all(rules, now);
-                String::new()
+                notes
             }
             Request::Replace(rules) => {
                 at.switch.replace_all(rules, now);
@@ -220,6 +228,9 @@ fn is_asked(rule: &InstalledRule, asked: &RuleSelection) -> bool {
         && fits(asked.priority.map(u64::from), rule.rule.priority.into())
         && fits(asked.cookie, rule.rule.cookie)
 }
+
+/// Maximum number of comparisons of added rules with known ones.
+const MOST_COMPARED: usize = 1000;
 
 const COMMANDS: &str =
     "add-flow RULE.., del-flows [MATCHES], replace-flows FILE, dump-flows [MATCHES], dump-ports, fdb, fdb-flush";
