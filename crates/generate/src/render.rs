@@ -74,7 +74,7 @@ impl Traffic {
         Ok(Traffic::of(set, timeline, Source::Fresh(Box::new(fresh)), room))
     }
 
-    /// Like [`Traffic::new`], for streams that accept [commands](Traffic::tell).
+    /// Like [`Traffic::new`], for streams that accept [commands](Traffic::command).
     pub fn commanded(set: &StreamSet, part: SenderPart) -> Result<Self, StreamError> {
         Ok(Traffic { timeline: Timeline::commanded(set, part, u64::MAX)?, ..Traffic::new(set, part)? })
     }
@@ -88,7 +88,7 @@ impl Traffic {
         Ok(Traffic::of(set, timeline, Source::Kept(kept), FRAMES))
     }
 
-    /// Like [`Traffic::kept`], for streams that accept [commands](Traffic::tell).
+    /// Like [`Traffic::kept`], for streams that accept [commands](Traffic::command).
     pub fn commanded_kept(set: &StreamSet, part: SenderPart, frames: u64) -> Result<Self, StreamError> {
         let timeline = Timeline::commanded(set, part, frames.max(1))?;
         Ok(Traffic { timeline, ..Traffic::kept(set, part, frames)? })

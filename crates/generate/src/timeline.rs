@@ -154,7 +154,7 @@ impl Timeline {
         Ok(Timeline { walk, stride: part.of.into(), next, latest: 0, commands: None })
     }
 
-    /// Like [`Timeline::cycling`], for streams that accept [commands](Timeline::tell).
+    /// Like [`Timeline::cycling`], for streams that accept [commands](Timeline::command).
     pub(crate) fn commanded(set: &StreamSet, part: SenderPart, cycle: u64) -> Result<Self, StreamError> {
         check(set, part)?;
         let walk = match set.order {

@@ -24,7 +24,7 @@ pub trait LiveSender: Send {
     /// that opening needed. After [`PortError::Unable`] the queue is unchanged, as it is if it does not know the type.
     fn prepare(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError>;
 
-    /// Does the same for streams that may be [controlled](LiveControl::tell) while they run.
+    /// Does the same for streams that may be [controlled](LiveControl::command) while they run.
     fn prepare_commanded(&mut self, streams: &dyn Any) -> Result<Arc<dyn LiveControl>, PortError>;
 
     /// Sends until the streams end or are stopped. Another call continues where the last one stopped, with a new

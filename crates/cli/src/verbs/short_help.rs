@@ -37,7 +37,7 @@ const USUAL: &[(&str, &[&str])] = &[
     ),
     ("count", &["ports", "read", "packets", "duration", "protocols", "bursts", "json", "interval", "quiet", "ledger"]),
     ("check", &["ports", "read", "packets", "duration", "rows", "lossless", "json", "interval"]),
-    ("flows", &["ports", "read", "duration", "write", "level", "names", "by", "top", "sort", "json", "quiet"]),
+    ("flows", &["ports", "read", "duration", "write", "level", "names", "by", "top", "sort", "json"]),
     (
         "find",
         &["since", "until", "packets", "write", "count", "make_index", "link_header", "time", "hex_ascii", "json"],

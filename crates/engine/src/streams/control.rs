@@ -296,7 +296,7 @@ impl Inner {
 }
 
 impl SenderControl {
-    /// Announces that frames due up to `elapsed` will be taken, and passes new commands to `tell`. Returns whether
+    /// Announces that frames due up to `elapsed` will be taken, and passes new commands to `apply`. Returns whether
     /// there were any.
     #[inline]
     pub(super) fn receive(&mut self, elapsed: u64, apply: impl FnMut(Command)) -> bool {

@@ -21,9 +21,9 @@ const ROTATE: f64 = 60.0;
 #[command(next_help_heading = "Output of flow records")]
 pub(crate) struct WriteArgs {
     /// Write records to null (nowhere), - (standard output), a file (its ending is the format: .jsonl, .csv, .parquet,
-    /// .log (Zeek, JSON), .tsv (Zeek), .ipfix), a directory DIR/ (by date and hour), or a collector: ipfix+udp://HOST:4739,
-    /// ipfix+tcp://HOST, ipfix+tls://HOST:4740, netflow9+udp://HOST, kafka://HOST:9092/TOPIC,
-    /// clickhouse://USER@HOST:8123/TABLE, kafka+tls://, clickhouse+https:// (with --ship spool=DIR); repeatable
+    /// .log (Zeek, JSON), .tsv (Zeek), .ipfix), a directory DIR/ (by hour), or a collector: ipfix+udp://HOST:4739,
+    /// ipfix+tcp:, ipfix+tls:, netflow9+udp://HOST, kafka://HOST:9092/TOPIC, clickhouse://USER@HOST:8123/TABLE (kafka+tls:,
+    /// clickhouse+https:, with --ship spool=DIR); repeatable
     #[arg(short = 'w', long, value_name = "null|-|FILE|DIR/|URL", default_value = "null")]
     pub write: Vec<String>,
     /// Format of records, if names do not give it [default: parquet in a directory, else jsonl]

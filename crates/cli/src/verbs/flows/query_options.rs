@@ -12,15 +12,14 @@ use std::time::SystemTime;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Groups and order")]
 pub(crate) struct QueryArgs {
-    /// Group by fields, separated by commas, such as resp_port or orig_address/24,protocol; address and port are those
-    /// of either end
+    /// Group by fields, such as resp_port or orig_address/24,protocol; address and port: of either end
     #[arg(long, value_name = "FIELD[/LEN],...")]
     by: Option<String>,
     /// Show the first N rows; 0 for all [default: 10]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Sort by bytes or packets; groups and stored records also by flows, bps, pps, bpp, duration or a counter field,
-    /// groups by records [default: the first of --sum, else bytes; stored records: their order]
+    /// groups by records [default: first of --sum, else bytes]
     #[arg(long, value_name = "MEASURE")]
     sort: Option<String>,
     /// Columns of each group, named like those of --sort [default: flows,packets,bytes]
