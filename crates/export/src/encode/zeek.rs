@@ -56,7 +56,7 @@ fn conn() -> [Conn; 25] {
         own("ts", Getter::F64(|flow, _| Some(seconds(flow.first().0)))),
         own("uid", Getter::Text(|flow, _| Some(Cow::Owned(uid(number(flow)))))),
         Same("id.orig_h"),
-        Same("id.orig_p"),
+        own("id.orig_p", Getter::U16(|flow, _| Some(flow.ends[0].port))),
         Same("id.resp_h"),
         own("id.resp_p", Getter::U16(|flow, _| Some(resp_port(flow)))),
         own("proto", Getter::Name(|flow, _| Some(proto(flow.protocol)))),

@@ -59,7 +59,7 @@ pub(super) const FIELDS: &[Field] = &[
     .elements_of(0, &[7], &[11])
     .remark("ICMP: 32, 139")
     .argus("sport, dport")
-    .zeek(&["id.orig_p", "id.resp_p"])
+    .zeek_like("id.orig_p, id.resp_p")
     .tstat("c_port, s_port"),
     always(
         Flow,

@@ -16,7 +16,7 @@ pub(super) const FIELDS: &[Field] = &[
         Text(|flow, _| Some(Cow::Borrowed(&flow.tcp.as_ref()?.history.0))),
         "connection history, one letter per event, see above",
     )
-    .zeek(&["history"]),
+    .zeek_like("history"),
     maybe(
         Tcp,
         "tcp.syn_to_syn_ack_ns",
