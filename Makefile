@@ -60,11 +60,12 @@ quiet: build
 	@scripts/setup peers
 	LINERATE_QUIET=1 LINERATE_PROGRAM=$(CURDIR)/$(LINERATE) $(CARGO) test --workspace --locked --test offline --test online -- --test-threads=1 flows:: generate:: inline:: live:: memif:: network:: share::
 
-# Formatting, lints, documentation.
+# Formatting, lints, documentation, and both lock files.
 lint:
 	@scripts/setup test
 	$(CARGO) fmt --all -- --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml -- --check
+	$(CARGO) tree --manifest-path fuzz/Cargo.toml --locked --depth 0 > /dev/null
 	$(CARGO) clippy --workspace --all-targets --test soak --test peers --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
