@@ -68,6 +68,9 @@ pub(super) fn text(question: &Question, answer: &Answer) -> String {
             counted(answer.evicted_groups, "group")
         );
     }
+    if has_time {
+        text += "  records count whole in the step of their first packet (see flows --active)\n";
+    }
     if counts_twice(question) {
         text += "  each record counts for both of its ends: rows add up to more than the total\n";
     }

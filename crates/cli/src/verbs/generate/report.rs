@@ -72,7 +72,9 @@ impl Outcome<'_> {
         } else if !args.end.show.quiet {
             result(self.text(checked.as_ref(), args), is_taken);
         } else if let Some(checked) = &checked {
-            result(checked.text(self.names), is_taken);
+            // The delays are also those of a late sender.
+            let late = if self.is_paced() && !self.is_at_once() { self.late() } else { String::new() };
+            result(late + &checked.text(self.names), is_taken);
         }
         let failures = self.sent.failure.iter().map(ToString::to_string);
         let failures: Vec<String> =
@@ -134,9 +136,15 @@ impl Outcome<'_> {
         let (max, mean) = self.sent.behind;
         if self.live {
             let behind = format!("  behind schedule: mean {:.1} us, max {:.1} us\n", micros(mean), micros(max));
-            return behind + &held_up(self.sent.late, self.sent.timing.shifted);
+            return behind + &self.late();
         }
         timing(&self.sent.timing)
+    }
+
+    /// Returns the number of late frames, and how far the schedule was shifted; empty without any.
+    fn late(&self) -> String {
+        let late = if self.live { self.sent.late } else { self.sent.timing.behind.longer_than(LATE) };
+        held_up(late, self.sent.timing.shifted)
     }
 
     fn json<'a>(&'a self, checked: Option<&'a CheckResult>) -> GenerateJson<'a> {
