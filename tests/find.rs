@@ -1,7 +1,7 @@
 //! `linerate find`: selects the same packets as tcpdump; files that grow, disappear, change or are damaged.
 
 use linerate_tests::support::filters::{FILTERS, select};
-use linerate_tests::support::program::{launch, run, start};
+use linerate_tests::support::program::{launch, linerate, run, start};
 use linerate_tests::support::records::{self, Record};
 use linerate_tests::support::{Scratch, corpus, frames, has_tools, wait_until};
 use rustix::fs::{CWD, FileType, mknodat};
@@ -124,6 +124,13 @@ fn only_parts_that_may_match_are_read() {
     let both = scratch.file("both.pcap");
     let printed = run(&["find", &scratch.file("all.pcapng"), "-w", &both, "--print", "-c", "3"]).good();
     assert_eq!((printed.output.lines().count(), records::read(&both).len()), (3, 3));
+    // A reader of the lines that goes away shortens no file.
+    let file = scratch.file("all.pcapng");
+    let lines = std::io::pipe().map(|(_, lines)| lines).unwrap();
+    let ended = linerate(&["find", &file, "-w", &both, "--print"]).stdout(lines).output().unwrap();
+    assert_eq!((ended.status.code(), records::read(&both).len()), (Some(0), recording().len()));
+    assert_eq!(run(&["find", &file, "-c", "0", "--count"]).good().output, format!("{}\n", recording().len()));
+    run(&["find", &format!("{file}.idx")]).with_status(2).says("an index; name the capture file");
     for (words, problem) in [
         (&["--print", "-w", "-"][..], "both go to standard output"),
         (&["-v", "--count"], "-v needs --print"),

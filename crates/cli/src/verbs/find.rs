@@ -66,7 +66,7 @@ pub struct Args {
     /// Filter text (pcap-filter(7)), instead of trailing arguments
     #[arg(short = 'f', long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Stop after N packets
+    /// Stop after N packets; 0 for no limit
     #[arg(short = 'c', long, value_name = "N", value_parser = count)]
     packets: Option<u64>,
     /// Write packets to a file (- for standard output): pcap for .pcap and - (pcapng for several link types), else
@@ -139,11 +139,12 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     }
     let mut block = Block::new(BLOCK_BYTES, BLOCK_FRAMES);
     let mut lines = args.print.is_wanted().then(|| args.print.lines((args.verbose, args.quiet), false));
-    let (mut failure, mut is_read, mut is_whole) = (None, true, false);
+    let limit = args.packets.filter(|packets| *packets > 0).unwrap_or(u64::MAX);
+    let (mut failure, mut is_whole) = (None, false);
     let mut taken = 0;
-    while is_read && failure.is_none() && !stop.is_requested() && args.packets.is_none_or(|most| taken < most) {
+    while failure.is_none() && !stop.is_requested() && taken < limit {
         block.clear();
-        let most = args.packets.map_or(u64::MAX, |most| most - taken);
+        let most = limit - taken;
         if !search.fill(&mut block, most)? {
             is_whole = true;
             break;
@@ -153,8 +154,11 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
         if let Some(writer) = writer.as_mut().filter(|_| !block.is_empty()) {
             failure = writer.accept(block.view(0, search.interfaces())).err();
         }
-        // A reader that closes the pipe has all it wanted.
-        is_read = lines.as_mut().is_none_or(|lines| lines.write(block.burst(), search.interfaces()) == block.len());
+        lines.take_if(|lines| lines.write(block.burst(), search.interfaces()) < block.len());
+        // A reader that closes the pipe has all it wanted; a file is still written to its end.
+        if args.print.is_wanted() && lines.is_none() && writer.is_none() {
+            break;
+        }
     }
     notes.all(search.notes());
     let mut ledger = Ledger::new();
@@ -164,7 +168,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     }
     let is_piped = args.write.as_deref() == Some("-");
     failure.take_if(|error: &mut SinkError| is_piped && error.reason.kind() == ErrorKind::BrokenPipe);
-    let is_output = is_piped || lines.is_some();
+    let is_output = is_piped || args.print.is_wanted();
     let report = FindJson::new(&asked, &search, &notes, &ledger, began.elapsed(), (stop.is_requested(), is_whole));
     args.conclude(&report, is_output)?;
     if let Some(failure) = &failure {
@@ -183,6 +187,9 @@ impl Args {
         let places: Vec<String> = self.read.iter().chain(named).cloned().collect();
         if places.is_empty() {
             let word = self.words.first().map_or("", String::as_str);
+            if word.ends_with(ENDING) && Path::new(word).exists() {
+                return Err(usage(format!("{word}: an index; name the capture file next to it")));
+            }
             anyhow::bail!("{word}: no such file or directory; files and directories come before the filter");
         }
         let filter = match (&self.filter, words) {
