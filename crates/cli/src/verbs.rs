@@ -40,6 +40,7 @@ mod tcpdump_compat;
 #[cfg(feature = "tui")]
 pub mod top;
 mod units;
+mod usage_errors;
 
 pub use self::port_pair::{receive_whole, send_as};
 #[cfg(feature = "serve")]
@@ -154,7 +155,7 @@ pub fn read(commit: Option<&str>) -> Result<anyhow::Result<Verb>, clap::Error> {
         Err(error) => {
             let verb = std::env::args_os().nth(1);
             let verb = verb.as_deref().and_then(OsStr::to_str);
-            return tcpdump_compat::instead(&error, verb).map_or(Err(error), |instead| Ok(Err(instead)));
+            return usage_errors::instead(&error, verb).map_or(Err(error), |instead| Ok(Err(instead)));
         }
     };
     let program = Program::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
