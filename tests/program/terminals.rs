@@ -51,7 +51,7 @@ fn reports_fit_the_terminal_with_all_columns() {
                 "--sum",
                 "records,bytes,bps",
             ],
-            &["records", "bytes", "bps", "% of", "other", "first packet", "both of its ends"],
+            &["records", "bytes", "bps", "% of", "other", "spread evenly", "both of its ends"],
         ),
         (&["query", &stored, "--by", "port", "--sort", "pps"], &["row group", "packets", "pps", "total"]),
         (&["query", &stored], &["row group", "bytes rev", "seconds"]),

@@ -2,7 +2,7 @@
 
 use super::samples::{flows, store};
 use linerate_burst::Nanos;
-use linerate_meter::Flow;
+use linerate_meter::{Flow, Side};
 use linerate_query::columns::Batch;
 use linerate_query::{Answer, Filter, Key, Measure, PartialAnswer, Question, Value};
 use linerate_tests::support::Scratch;
@@ -58,24 +58,86 @@ const KEYS: [Keys; 9] = [
 
 const MEASURES: &str = "records,flows,packets,bytes,payload_bytes,duration";
 
-/// Sums per group: records, flows, packets, bytes, payload bytes, first and last time.
+/// Sums per group: records, flows, packets, bytes, payload bytes, first and last time. Unit n of a sum is at
+/// n / sum of the time of its record.
 fn plain(flows: &[Flow], (_, key, is_twofold): Keys, every: u64) -> BTreeMap<(u64, Vec<Value>), [u64; 7]> {
     let mut groups: BTreeMap<(u64, Vec<Value>), [u64; 7]> = BTreeMap::new();
     for flow in flows {
-        let time = flow.first().0.checked_div(every).map_or(0, |step| step * every);
+        let (first, last) = (flow.first().0, flow.last().0.max(flow.first().0));
         let mut keys = vec![key(flow, 0)];
         if is_twofold && key(flow, 1) != keys[0] {
             keys.push(key(flow, 1));
         }
-        for key in keys {
-            let sums = groups.entry((time, key)).or_insert([0, 0, 0, 0, 0, u64::MAX, 0]);
+        let steps =
+            first.checked_div(every).unwrap_or(0)..=last.saturating_sub(1).max(first).checked_div(every).unwrap_or(0);
+        for (key, step) in keys.iter().flat_map(|key| steps.clone().map(move |step| (key, step))) {
+            let (start, end) = if every == 0 { (0, u64::MAX) } else { (step * every, (step + 1) * every) };
+            let before = |sum: u64, time: u64| match time {
+                _ if time <= first => 0,
+                _ if time >= last => sum,
+                _ => (u128::from(sum) * u128::from(time - first)).div_ceil(u128::from(last - first)) as u64,
+            };
+            let sums = groups.entry((step * every, key.clone())).or_insert([0, 0, 0, 0, 0, u64::MAX, 0]);
             let payload = flow.sides[0].payload_bytes.saturating_add(flow.sides[1].payload_bytes);
             let own = [1, flow.flows, flow.packets(), flow.frame_bytes(), payload];
-            sums.iter_mut().zip(own).for_each(|(sum, one)| *sum = sum.saturating_add(one));
-            (sums[5], sums[6]) = (sums[5].min(flow.first().0), sums[6].max(flow.last().0));
+            let shares = if every == 0 { own } else { own.map(|sum| before(sum, end) - before(sum, start)) };
+            sums.iter_mut().zip(shares).for_each(|(sum, one)| *sum = sum.saturating_add(one));
+            let last = if every == 0 { flow.last().0 } else { last.min(end) };
+            (sums[5], sums[6]) = (sums[5].min(first.max(start)), sums[6].max(last));
         }
     }
     groups
+}
+
+/// A record as seen by a query: its times and sums.
+fn record(first: u64, last: u64, packets: u64, bytes: u64) -> Flow {
+    let mut flow = full_flow();
+    flow.sides[1] = Side::default();
+    (flow.sides[0].first, flow.sides[0].last) = (Nanos(first), Nanos(last));
+    (flow.sides[0].packets, flow.sides[0].frame_bytes, flow.flows) = (packets, bytes, 1);
+    flow
+}
+
+/// Traffic of each step, not of the flows that begin in it, and rates over the step.
+#[test]
+fn records_are_spread_evenly_over_their_time_steps() {
+    const S: u64 = 1_000_000_000;
+    let mut question = Question { every: 10 * S, ..Question::new(Filter::every()) };
+    question.measure(Some("records,flows,packets,bytes,bps,pps,duration"), None).unwrap();
+    let question = Arc::new(question);
+    let flows = [record(5 * S, 35 * S, 6, 3000), record(10 * S, 10 * S, 1, 60), record(30 * S, 40 * S, 2, 200)];
+    let mut asked = PartialAnswer::new(&question, 1);
+    asked.take(&Batch::of_flows(&flows, asked.columns()));
+    let answer = asked.answer();
+    let rows: Vec<(u64, Vec<f64>)> = answer
+        .rows
+        .iter()
+        .map(|row| (row.time.unwrap() / S, question.measures.iter().map(|one| answer.value(row, one)).collect()))
+        .collect();
+    let s = S as f64;
+    assert_eq!(
+        rows,
+        [
+            (0, vec![1.0, 1.0, 1.0, 500.0, 400.0, 0.1, 5.0 * s]),
+            (10, vec![1.0, 1.0, 3.0, 1060.0, 848.0, 0.3, 10.0 * s]),
+            (20, vec![0.0, 0.0, 2.0, 1000.0, 800.0, 0.2, 10.0 * s]),
+            (30, vec![1.0, 1.0, 3.0, 700.0, 560.0, 0.3, 10.0 * s]),
+        ]
+    );
+}
+
+/// A record of 584 years in steps of 1 ns: bounded work, and the right sum.
+#[test]
+fn a_record_has_a_bounded_number_of_shares() {
+    let mut question = Question { every: 1, ..Question::new(Filter::every()) };
+    question.measure(Some("bytes"), None).unwrap();
+    let question = Arc::new(question);
+    let mut asked = PartialAnswer::new(&question, 1);
+    asked.take(&Batch::of_flows(&[record(1, u64::MAX, 7, u64::MAX)], asked.columns()));
+    let answer = asked.answer();
+    let bytes = &question.measures[0];
+    let sum: u64 = answer.rows.iter().map(|row| answer.whole(row, bytes).unwrap()).sum();
+    assert_eq!((answer.rows.len(), sum), (1 << 17, u64::MAX));
 }
 
 fn rows_of(answer: &Answer, question: &Question) -> BTreeMap<(u64, Vec<Value>), Vec<u64>> {
@@ -100,8 +162,17 @@ proptest! {
         flows in flows(), keys in 0..KEYS.len(), every in prop::sample::select(vec![0u64, 3_600_000_000_000, 7_000_000]),
         threads in 1..4usize, group in 1..25usize,
     ) {
-        let keys = KEYS[keys];
-        let question = question(keys.0, every, 1000);
+        // Time steps replace this key.
+        let keys = if every > 0 && KEYS[keys].0 == "first_time" { KEYS[0] } else { KEYS[keys] };
+        let mut flows = flows;
+        for flow in flows.iter_mut().filter(|_| every > 0) {
+            let first = flow.first().0.min(u64::MAX / 2);
+            for side in flow.sides.iter_mut().filter(|side| side.packets > 0) {
+                let span = side.last.0 % (20 * every);
+                (side.first, side.last) = (Nanos(first), Nanos(first + span));
+            }
+        }
+        let question = question(keys.0, every, 10_000);
         let wanted: BTreeMap<(u64, Vec<Value>), Vec<u64>> = plain(&flows, keys, every)
             .into_iter()
             .map(|(key, sums)| (key, [&sums[..5], &[sums[6].saturating_sub(sums[5])]].concat()))

@@ -7,6 +7,7 @@ use crate::group::Groups;
 use crate::key::Value;
 use crate::quantity::{Quantity, numbers};
 use crate::question::{Measure, Question, Slot};
+use crate::steps::Steps;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -18,6 +19,7 @@ pub struct PartialAnswer {
     slots: Vec<Slot>,
     columns: Vec<Id>,
     totals: Vec<u64>,
+    steps: Option<Steps>,
     groups: Groups,
     memo: Memo,
     /// Records that passed, and the best of them if records are listed.
@@ -31,6 +33,8 @@ pub struct PartialAnswer {
 #[derive(Clone, Debug)]
 pub struct Answer {
     slots: Vec<Slot>,
+    /// Length of a time step in ns; 0 for none.
+    step: u64,
     /// Records that passed the filter.
     pub records: u64,
     /// Records among them of packets in tunnels, which records of the tunnels count too.
@@ -66,6 +70,7 @@ impl PartialAnswer {
             question: Arc::clone(question),
             columns: question.columns(),
             totals: slots.iter().map(Slot::none).collect(),
+            steps: (question.every > 0).then(|| Steps::new(question)),
             groups: Groups::new(
                 question,
                 (question.most_groups / threads.div_ceil(WHOLE_THREADS).max(1))
@@ -102,8 +107,10 @@ impl PartialAnswer {
         for ((total, slot), values) in self.totals.iter_mut().zip(&self.slots).zip(&values) {
             *total = slot.total(*total, values, chosen);
         }
-        if self.question.is_of_groups() {
-            self.groups.take(batch, chosen, &values);
+        match &self.steps {
+            Some(steps) => steps.spread(batch, chosen, &self.slots, &values, &mut self.groups),
+            None if self.question.is_of_groups() => self.groups.take(batch, chosen, &values),
+            None => {}
         }
     }
 
@@ -137,7 +144,7 @@ impl PartialAnswer {
             count += 1;
             rows.push(Row { time, keys, kept: kept.to_vec() });
         }
-        let size = |kept: &[u64]| question.measures[question.sort].value(slots, kept);
+        let size = |kept: &[u64]| question.measures[question.sort].value(slots, kept, 0);
         let mut left: Vec<Row> = Vec::new();
         if !has_time {
             let mut order: Vec<(f64, Row)> = rows.into_iter().map(|row| (size(&row.kept), row)).collect();
@@ -168,6 +175,7 @@ impl PartialAnswer {
         let has_others = !left.is_empty() || groups.evicted_groups > 0;
         Answer {
             slots: slots.clone(),
+            step: question.every,
             records: self.records,
             in_tunnels: self.in_tunnels,
             totals: Row { time: None, keys: Vec::new(), kept: self.totals.clone() },
@@ -196,7 +204,7 @@ const LEAST_GROUPS: usize = 1 << 16;
 impl Answer {
     /// Returns the value of a measure of a row.
     pub fn value(&self, row: &Row, measure: &Measure) -> f64 {
-        measure.value(&self.slots, &row.kept)
+        measure.value(&self.slots, &row.kept, row.time.map_or(0, |_| self.step))
     }
 
     /// Returns the value if it is an integer.

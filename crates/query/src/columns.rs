@@ -147,6 +147,27 @@ impl Values {
         }
     }
 
+    /// Returns the values of these records, in this order.
+    pub(crate) fn at(&self, rows: impl Iterator<Item = usize>) -> Values {
+        let marks = |absent: &[bool], rows: &[usize]| match absent {
+            [] => Vec::new(),
+            _ => rows.iter().map(|row| absent[*row]).collect(),
+        };
+        let rows: Vec<usize> = rows.collect();
+        match self {
+            Values::Numbers(numbers, absent) => {
+                Values::Numbers(rows.iter().map(|row| numbers[*row]).collect(), marks(absent, &rows))
+            }
+            Values::Reals(reals, absent) => {
+                Values::Reals(rows.iter().map(|row| reals[*row]).collect(), marks(absent, &rows))
+            }
+            Values::Words(places, words) => {
+                Values::Words(rows.iter().map(|row| places[*row]).collect(), Arc::clone(words))
+            }
+            Values::Lists(lists) => Values::Lists(rows.iter().map(|row| lists[*row].clone()).collect()),
+        }
+    }
+
     /// Returns absent values for `rows` records.
     pub fn none(kind: Kind, rows: usize) -> Values {
         match kind {

@@ -60,6 +60,7 @@ mod positioned_read;
 mod predicate;
 mod quantity;
 mod question;
+mod steps;
 #[cfg(feature = "parquet")]
 mod store;
 mod values;

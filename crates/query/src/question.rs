@@ -15,7 +15,7 @@ pub struct Question {
     pub filter: Filter,
     /// Keys to group by; empty for a single group.
     pub keys: Vec<Key>,
-    /// Length of a time step in ns, by the first packet of a record; 0 for none.
+    /// Length of a time step in ns; 0 for none. The sums of a record are spread evenly over its time.
     pub every: u64,
     /// Measures of each group, in this order.
     pub measures: Vec<Measure>,
@@ -50,9 +50,9 @@ pub enum Measure {
     Sum(String, Vec<Id>),
     /// Time from the first packet to the last one, in ns.
     Duration,
-    /// Bits per second over that time.
+    /// Bits per second over that time, or over the time step.
     Bps,
-    /// Packets per second over that time.
+    /// Packets per second, likewise.
     Pps,
     /// Bytes per packet.
     Bpp,
@@ -270,18 +270,19 @@ impl Measure {
         }
     }
 
-    /// Returns its value from accumulators.
-    pub(crate) fn value(&self, slots: &[Slot], kept: &[u64]) -> f64 {
+    /// Returns its value from accumulators; rates are those of a time step of `step` ns, unless 0.
+    pub(crate) fn value(&self, slots: &[Slot], kept: &[u64], step: u64) -> f64 {
         let get = |place: usize| {
             let slot = &self.slots()[place];
             slots.iter().position(|known| known == slot).map_or(0, |place| kept[place])
         };
         let per = |count: u64, by: u64, scale: f64| if by == 0 { 0.0 } else { count as f64 * scale / by as f64 };
+        let time = || if step > 0 { step } else { get(2).saturating_sub(get(1)) };
         match self {
             Measure::Records | Measure::Sum(..) => get(0) as f64,
             Measure::Duration => get(1).saturating_sub(get(0)) as f64,
-            Measure::Bps => per(get(0), get(2).saturating_sub(get(1)), 8e9),
-            Measure::Pps => per(get(0), get(2).saturating_sub(get(1)), 1e9),
+            Measure::Bps => per(get(0), time(), 8e9),
+            Measure::Pps => per(get(0), time(), 1e9),
             Measure::Bpp => per(get(0), get(1), 1.0),
         }
     }
@@ -293,7 +294,7 @@ impl Measure {
         let batch = Batch::of_flows(flows, &columns);
         let kept: Vec<_> = slots.iter().map(|slot| slot.of(&batch)).collect();
         let of_row = |row: usize| kept.iter().map(|values| values[row]).collect::<Vec<_>>();
-        (0..flows.len()).map(|row| self.value(&slots, &of_row(row))).collect()
+        (0..flows.len()).map(|row| self.value(&slots, &of_row(row), 0)).collect()
     }
 
     /// Returns its value if it is an integer.
@@ -360,9 +361,9 @@ impl Question {
     /// Returns the columns of keys and measures, and the tunnel column.
     pub(crate) fn group_columns(&self) -> BTreeSet<Id> {
         let keys = self.keys.iter().flat_map(|key| [key.id(0), key.id(1)]);
-        let time = (self.every > 0).then(|| own("first_time"));
+        let times = ["first_time", "last_time"].into_iter().filter(|_| self.every > 0).map(own);
         let sums = self.slots();
-        keys.chain(time).chain(sums.iter().flat_map(Slot::columns)).chain([own("tunnel_kind")]).collect()
+        keys.chain(times).chain(sums.iter().flat_map(Slot::columns)).chain([own("tunnel_kind")]).collect()
     }
 
     /// Returns the columns that the user named: keys and filter.

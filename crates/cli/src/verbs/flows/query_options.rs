@@ -4,6 +4,7 @@ use super::output::{ResultOptions, Totals};
 use crate::exit::usage;
 use linerate_burst::Nanos;
 use linerate_pcap::file::{ReplacedFile, replace};
+use linerate_query::columns::of_name;
 use linerate_query::{Filter, Key, Question, step};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -25,7 +26,7 @@ pub(crate) struct QueryArgs {
     /// Columns of each group, named like those of --sort [default: flows,packets,bytes]
     #[arg(long, value_name = "MEASURE,...")]
     sum: Option<String>,
-    /// Group by time of the first packet, in steps such as 60 or 5m; each record counts whole in one step
+    /// Group by time, in steps such as 60 or 5m; the sums of each record are spread evenly over its time
     #[arg(long, value_name = "SPAN")]
     every: Option<String>,
     /// Print groups, or stored records, as CSV
@@ -155,6 +156,9 @@ impl QueryArgs {
         }
         if let Some(every) = &self.every {
             question.every = step(every).map_err(|error| usage(format!("--every: {error}")))?;
+            if question.keys.iter().any(|key| Some(key.id(0)) == of_name("first_time")) {
+                return Err(usage("--by first_time: --every groups by time already; remove one of them"));
+            }
         }
         if self.plot.is_some() && self.every.is_none() {
             return Err(usage("--plot needs --every: it draws values over time"));

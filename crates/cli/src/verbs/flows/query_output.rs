@@ -69,7 +69,7 @@ pub(super) fn text(question: &Question, answer: &Answer) -> String {
         );
     }
     if has_time {
-        text += "  records count whole in the step of their first packet (see flows --active)\n";
+        text += "  sums of a record are spread evenly over its time; rates are per step\n";
     }
     if counts_twice(question) {
         text += "  each record counts for both of its ends: rows add up to more than the total\n";
