@@ -9,7 +9,8 @@ const SECOND: u64 = 1_000_000_000;
 const UNITS: [(&str, u64); 7] =
     [("s", 1), ("sec", 1), ("m", 60), ("min", 60), ("h", 3600), ("d", 86_400), ("w", 604_800)];
 
-/// Parses a time (`2026-11-22T10:00:00`, seconds since 1970, `-10m`, `now`); `now` is the reference of relative times.
+/// Parses a time (`2026-11-22T10:00:00`, `10:00` of today, seconds since 1970, `-10m`, `now`); `now` is the reference of
+/// relative times.
 ///
 /// # Errors
 /// If it is not a time; the text lists the formats.
@@ -23,11 +24,18 @@ pub fn parse(text: &str, now: Nanos) -> Result<Nanos, String> {
     }
     let is_number =
         text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(|c| c.is_ascii_digit() || c == '.');
-    let time = if is_number { epoch(text) } else { date(text) };
+    let time = match text.as_bytes() {
+        _ if is_number => epoch(text),
+        [_, _, b':', ..] => {
+            let [year, month, day] = crate::date(now.seconds());
+            date(&format!("{year:04}-{month:02}-{day:02}T{text}"))
+        }
+        _ => date(text),
+    };
     time.ok_or_else(|| {
         let is_whole = !text.is_empty() && text.len() < 9 && text.bytes().all(|digit| digit.is_ascii_digit());
         let hint = if is_whole { format!(" (as {text}.0)") } else { String::new() };
-        format!("not a time; expected 2026-11-22T10:00:00, seconds since 1970{hint} or a relative time such as -10m")
+        format!("not a time; expected 2026-11-22T10:00:00, 10:00, seconds since 1970{hint} or -10m (all UTC)")
     })
 }
 
@@ -144,6 +152,9 @@ mod tests {
             ("2024-02-29 12:34Z", 1_709_210_040, 0),
             ("2000-03-01T00:00:00+02:00", 951_861_600, 0),
             ("2000-03-01T00:00:00-0530", 951_888_600, 0),
+            ("01:02", 1_799_974_920, 0),
+            ("23:59:59.5Z", 1_800_057_599, 500_000_000),
+            ("01:00+01:00", 1_799_971_200, 0),
             ("0", 0, 0),
             ("1000000", 1_000_000, 0),
             ("99999999", 99_999_999, 0),
