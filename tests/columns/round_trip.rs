@@ -12,7 +12,7 @@ use linerate_meter::{
     Side, Stats, StatsSide, Summary, Tcp, TcpSide, Tunnel, TunnelKind,
 };
 use linerate_tests::support::Scratch;
-use linerate_tests::support::flows::any_flow;
+use linerate_tests::support::flows::{any_flow, full_flow};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -35,6 +35,21 @@ proptest! {
         let text = std::fs::read_to_string(&json).unwrap();
         let lines: Vec<Row> = text.lines().map(|line| flat(&serde_json::from_str(line).unwrap())).collect();
         prop_assert_eq!(lines, rows);
+    }
+}
+
+/// A tag with a priority only has VLAN ID 0, and may stand before one with an ID.
+#[test]
+fn inner_vlan_is_kept_behind_a_priority_tag() {
+    let (scratch, flow) = (Scratch::new(), Flow { vlans: [0, 1462], ..full_flow() });
+    for (format, path) in [("parquet", "flow.parquet"), ("jsonl", "flow.jsonl")] {
+        let path = scratch.file(path);
+        encode(format, std::slice::from_ref(&flow), Box::new(File::create(&path).unwrap())).unwrap();
+        let row = match format {
+            "parquet" => read(Path::new(&path)).remove(0),
+            _ => flat(&serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap()),
+        };
+        assert_eq!((row.get("vlan"), row.get("inner_vlan")), (None, Some(&Value::from(1462))), "{format}");
     }
 }
 

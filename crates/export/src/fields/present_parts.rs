@@ -27,7 +27,7 @@ impl PresentParts {
     /// Returns the parts of a flow.
     pub fn of(flow: &Flow) -> PresentParts {
         PresentParts(
-            u32::from(flow.vlans[0] != 0)
+            u32::from(flow.vlans != [0, 0])
                 | u32::from(flow.tunnel.is_some()) << 1
                 | u32::from(flow.extensions != 0) << 2
                 | u32::from(flow.macs.is_some()) << 3
