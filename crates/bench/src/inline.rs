@@ -13,10 +13,11 @@ use super::machine::{SETTLED, has_hosts, lab, make_bridge, middle, port_in};
 use super::traffic::{self, ONE};
 use anyhow::ensure;
 use linerate_backends::open_tx;
-use linerate_cli::verbs::generate::stream_run::{check, open_check};
+use linerate_cli::verbs::generate::stream_run::open_check;
 use linerate_engine::check::{CheckConsumer, CheckThread};
 use linerate_engine::streams::StreamRun;
 use linerate_engine::{Receive, Selection, Stop, Streams};
+use linerate_generate::Check;
 use linerate_generate::Rate;
 use linerate_generate::stream::Mark;
 use linerate_port::{Spec, TxOptions};
@@ -175,7 +176,7 @@ fn send(
 ) -> anyhow::Result<Trial> {
     let mut set = traffic::streams(ONE, size, frames as u64, Mark::Trailer)?;
     set.streams[0].rate = rate;
-    let checking = CheckConsumer::new(check(&set, 0), Selection::default());
+    let checking = CheckConsumer::new(Check::of(&set, 0), Selection::default());
     let checker = CheckThread::start(checking, Receive::all(vec![open_check(&ends.receiver, false)?]))?;
     let ((sent, checked), ledger) = between.during(ends, || {
         let port = open_tx(&ends.sender, &TxOptions { stamped: true, ..TxOptions::default() })?;

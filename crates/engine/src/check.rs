@@ -295,6 +295,8 @@ pub struct CheckThread {
 
 /// Interval at which an ending checker looks for further frames.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Maximum time that a check waits for duplicates after as many frames as were sent.
+pub const DUPLICATES: Duration = Duration::from_millis(125);
 
 impl CheckThread {
     /// Starts the thread. Frames are taken from now on, so the sender may start.
@@ -325,7 +327,7 @@ impl CheckThread {
             if now != ours {
                 (ours, changed) = (now, Instant::now());
             }
-            if sent.is_some_and(|sent| ours >= sent) && changed.elapsed() >= silence / 4 {
+            if sent.is_some_and(|sent| ours >= sent) && changed.elapsed() >= (silence / 4).min(DUPLICATES) {
                 break;
             }
         }

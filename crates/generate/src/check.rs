@@ -21,8 +21,7 @@
 //! During a run, numbers not received below the highest number of their stream are *missing*, later *lost* (`loss_timeout`).
 //!
 //! - `stream`: the state of one stream; `streams`: all of them; `histogram`: latencies; `verify`: checksums;
-//! - `matcher`: streams without trailers; `damage`: frames that lost their trailer; `completion`: streams that have ended;
-//! - [`report`]: the results.
+//! - `matcher`: streams without trailers; `damage`: lost trailers; `completion`: streams that ended; [`report`]: results.
 
 mod completion;
 mod damage;
@@ -31,6 +30,7 @@ mod histogram;
 mod loss_timeout;
 mod matcher;
 pub mod report;
+mod set;
 mod stream;
 mod streams;
 mod verify;

@@ -16,8 +16,7 @@ use linerate_engine::check::{CheckConsumer, CheckThread};
 use linerate_engine::streams::{Control, StreamRun};
 use linerate_engine::{CheckWatch, InterfaceResponder, Progress, Stop, StreamWatch, Streams};
 use linerate_engine::{Receive, Selection};
-use linerate_generate::check::{Matcher, Options};
-use linerate_generate::stream::{Mark, StreamSet};
+use linerate_generate::stream::StreamSet;
 use linerate_generate::{Check, SenderPart, Timeline, describe};
 use linerate_headers::Link;
 use linerate_port::{PortError, RxOptions, RxPort, Spec, TxOptions, TxPort};
@@ -26,8 +25,8 @@ use std::time::Duration;
 
 /// Minimum number of restarts that the check has memory for: a restarted stream has a new number.
 const STARTS: usize = 1024;
-/// A check ends after this time without a frame.
-const SILENCE: Duration = Duration::from_millis(500);
+/// A check ends after this time without a frame (RFC 2544, section 23).
+const SILENCE: Duration = Duration::from_secs(2);
 /// A check ends this long after the last frame was sent at the latest.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -89,7 +88,7 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     let answering = answering.map(InterfaceResponder::start).transpose()?;
     let more = if control.is_some() { STARTS.max(set.streams.len() * 3) } else { 0 };
     let start_check = |port| {
-        let checking = CheckConsumer::new(check(&set, more), Selection::default()).answer(answering_check);
+        let checking = CheckConsumer::new(Check::of(&set, more), Selection::default()).answer(answering_check);
         CheckThread::start(checking, Receive::all(vec![port]))
     };
     let checker = receiving.map(start_check).transpose()?;
@@ -222,24 +221,6 @@ fn ready(args: &Args, set: &StreamSet, port: TxPort, control: Option<&Control>) 
 /// Opens a port to check.
 pub fn open_check(spec: &Spec, take: bool) -> anyhow::Result<RxPort> {
     Ok(open_rx(spec, &RxOptions { promiscuous: true, lossless: true, take, ..RxOptions::default() })?)
-}
-
-/// Returns a check of a set, with memory for `more` stream numbers.
-pub fn check(set: &StreamSet, more: usize) -> Check {
-    let mut check = Check::new(set.key, Options { streams: set.streams.len().max(1) + more, verify: true });
-    if let Some(gap) = set.even_gap() {
-        check.expect_gap(gap);
-    }
-    for stream in set.streams.iter().filter(|stream| stream.mark == Mark::Count) {
-        for variant in &stream.variants {
-            let changes = variant.changes.iter().map(|change| (change.offset, change.offset + change.width));
-            let fills = variant.fills.iter().map(|fill| (fill.offset, fill.offset + fill.length));
-            let sums = variant.checksums.iter().map(|sum| (sum.offset, sum.offset + sum.length()));
-            let parts: Vec<_> = changes.chain(fills).chain(sums).collect();
-            check.count_only(stream.id, Matcher::new(&variant.frame, &parts));
-        }
-    }
-    check
 }
 
 /// Prints the first frames of the run, layer by layer, with the fields that vary.

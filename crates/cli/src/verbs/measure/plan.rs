@@ -2,6 +2,7 @@
 
 use super::options::{Args, Method, Test};
 use crate::exit::usage;
+use linerate_engine::check::DUPLICATES;
 use linerate_measure::{Goal, Limits, estimate};
 use std::time::Duration;
 
@@ -127,7 +128,7 @@ impl Plan {
 
     /// Returns the time between the frames of two trials in seconds.
     pub(super) fn between(&self) -> f64 {
-        self.settle.as_secs_f64() + self.quiet.as_secs_f64() / 4.0 + READY
+        self.settle.as_secs_f64() + (self.quiet / 4).min(DUPLICATES).as_secs_f64() + READY
     }
 
     /// Estimates the duration of each test for one size, in seconds, for a typical device.

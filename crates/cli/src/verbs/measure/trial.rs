@@ -6,7 +6,7 @@ use super::traffic::{self, Frames};
 use crate::exit::usage;
 use crate::verbs::generate::answer::{self, AnswerArgs};
 use crate::verbs::generate::preflight;
-use crate::verbs::generate::stream_run::{check, open_check, open_tx, route};
+use crate::verbs::generate::stream_run::{open_check, open_tx, route};
 use crate::verbs::inputs::check_take;
 use anyhow::bail;
 use linerate_backends::REGISTRY;
@@ -17,7 +17,7 @@ use linerate_engine::check::{CheckConsumer, CheckThread, CheckWatch};
 use linerate_engine::streams::{StreamRun, soon};
 use linerate_engine::{InterfaceResponder, Progress, Receive, Selection, Stop, StreamWatch, Streams};
 use linerate_generate::Rate;
-use linerate_generate::check::LiveRow;
+use linerate_generate::check::{Check, LiveRow};
 use linerate_generate::stream::StreamSet;
 use linerate_generate::trailer::Key;
 use linerate_port::{Spec, TxOptions};
@@ -320,7 +320,7 @@ impl PortTrials<'_> {
         let options = TxOptions { queues: self.threads, stamped: true, owner: None, link };
         let streams = Streams::new(&set, open_tx(from, &options)?)?;
         let answering = routed.answering.map(InterfaceResponder::start).transpose()?;
-        let checking = CheckConsumer::new(check(&set, 0), Selection::default()).answer(routed.answering_check);
+        let checking = CheckConsumer::new(Check::of(&set, 0), Selection::default()).answer(routed.answering_check);
         let checker = CheckThread::start(checking, Receive::all(vec![receiving]))?;
         let intended = frames.intended(&set).map(|intended| (intended, frames.seconds().unwrap_or(f64::INFINITY)));
         Ok(OpenDirection { intended, streams: Some(streams), checker, answering, watch: StreamWatch::default(), set })
