@@ -5,6 +5,7 @@ use crate::inventory::find;
 use crate::netns::within;
 use crate::rtnl::{self, IFF_UP, Rtnetlink};
 use linerate_port::Spec;
+use std::time::{Duration, Instant};
 
 /// `IFLA_CARRIER` and `IFLA_CARRIER_DOWN_COUNT` (linux/if_link.h).
 const CARRIER: u16 = 33;
@@ -16,6 +17,24 @@ pub struct Carrier {
     index: u32,
     netlink: Rtnetlink,
     downs: Option<u32>,
+}
+
+/// Longest wait for a link that a driver has reset: negotiation takes up to 3 s.
+const RESET_LIMIT: Duration = Duration::from_secs(6);
+const RESET_NAP: Duration = Duration::from_millis(10);
+
+/// Waits until the link of an interface is up after its driver has reset it, as many do when a program is attached.
+/// Returns the time, or `None` if it did not go down. Call it inside the interface's network namespace.
+pub(crate) fn wait_until_up(index: u32) -> Option<Duration> {
+    let carrier = Carrier { index, netlink: Rtnetlink::new().ok()?, downs: None };
+    let started = Instant::now();
+    if carrier.is_up() {
+        return None;
+    }
+    while !carrier.is_up() && started.elapsed() < RESET_LIMIT {
+        std::thread::sleep(RESET_NAP);
+    }
+    Some(started.elapsed())
 }
 
 impl Carrier {

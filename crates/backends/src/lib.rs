@@ -199,6 +199,7 @@ pub mod xdp;
 pub mod xdp_counter;
 mod xdp_features;
 pub mod xdp_live;
+mod xdp_pass;
 pub mod xdp_redirect;
 
 /// Command that grants the program at PROGRAM the rights to open ports, and its group the right to run it. The mode is

@@ -186,16 +186,19 @@ pub const XDP_BASIC: u64 = 1;
 pub const XDP_SENDS: u64 = 1 << 2;
 /// Feature: AF_XDP with zero copy (`NETDEV_XDP_ACT_XSK_ZEROCOPY`).
 pub const XDP_ZERO_COPY: u64 = 1 << 3;
+/// Metadata: the VLAN tag that the card has removed (`NETDEV_XDP_RX_METADATA_VLAN_TAG`, Linux 6.8 and later).
+pub(crate) const XDP_VLAN_TAG: u64 = 1 << 2;
 
 /// `GENL_ID_CTRL`, `CTRL_CMD_GETFAMILY`, `CTRL_ATTR_FAMILY_NAME`, `CTRL_ATTR_FAMILY_ID`.
 const CONTROL: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_NAME: u16 = 2;
 const FAMILY_ID: u16 = 1;
-/// `NETDEV_CMD_DEV_GET`, `NETDEV_A_DEV_IFINDEX`, `NETDEV_A_DEV_XDP_FEATURES`.
+/// `NETDEV_CMD_DEV_GET`, `NETDEV_A_DEV_IFINDEX`, `NETDEV_A_DEV_XDP_FEATURES`, `NETDEV_A_DEV_XDP_RX_METADATA_FEATURES`.
 const DEV_GET: u8 = 1;
 const DEV_INDEX: u16 = 1;
 const DEV_FEATURES: u16 = 3;
+const DEV_METADATA: u16 = 5;
 /// `struct genlmsghdr`: command, version, reserved.
 const GENL_HEADER: usize = 4;
 
@@ -217,8 +220,17 @@ impl XdpFeatures {
 
     /// Returns the present features of a link's driver (`enum netdev_xdp_act`).
     pub(crate) fn of(&self, index: u32) -> Option<u64> {
+        self.get(index, DEV_FEATURES)
+    }
+
+    /// Returns what the driver reports to an XDP program about a packet (`enum netdev_xdp_rx_metadata`, Linux 6.7 and later).
+    pub(crate) fn metadata(&self, index: u32) -> Option<u64> {
+        self.get(index, DEV_METADATA)
+    }
+
+    fn get(&self, index: u32, wanted: u16) -> Option<u64> {
         let answer = query_family(&self.socket, self.family, DEV_GET, &pack(DEV_INDEX, &index.to_ne_bytes()))?;
-        Some(u64::from_ne_bytes(attribute(&answer, DEV_FEATURES)?.get(..8)?.try_into().ok()?))
+        Some(u64::from_ne_bytes(attribute(&answer, wanted)?.get(..8)?.try_into().ok()?))
     }
 }
 

@@ -14,11 +14,13 @@ mod program;
 mod receive;
 mod send;
 mod tally;
+mod vlan;
 
 use self::attach::Attachment;
 use self::config::{CopyMode, XdpConfig, chunk_bytes, longest_frame, needs_several_chunks, queues};
 use self::receive::{Parts, Queue, SocketIntake, XdpRx};
 use self::send::XdpTx;
+use crate::carrier::wait_until_up;
 use crate::inventory::{ETHERNET_HARDWARE, bring_up, find, note_if_down, uses};
 use crate::netns::within;
 use crate::nic::NicMonitor;
@@ -98,6 +100,10 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         let features = XdpFeatures::new().and_then(|ask| ask.of(found.index));
         let wanted = if features.is_some_and(|has| has & XDP_ZERO_COPY != 0) { wanted.or_socket() } else { wanted };
         let attachment = Attachment::of(&found, &wanted, &options.filter)?;
+        let reset =
+            found.running.then(|| wait_until_up(found.index)).flatten().map(|time| {
+                format!("the driver took the link down for {:.1} s to attach the program", time.as_secs_f64())
+            });
         let is_filtered = !options.filter.is_empty() && attachment.filter == options.filter;
         // A filter in this process needs whole frames.
         let wanted = if is_filtered || options.filter.is_empty() { wanted } else { wanted.whole() };
@@ -107,7 +113,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
                 found.name
             )
         });
-        let notes = note_if_down(&found, spec.option("netns")).into_iter().chain(shared).chain(blind);
+        let notes = note_if_down(&found, spec.option("netns")).into_iter().chain(shared).chain(blind).chain(reset);
         let mut notes: Vec<String> = notes.chain(attachment.notes.clone()).collect();
         let numbers = queues(spec, found.queues.0)?;
         let ring = wanted.ring_frames(numbers.clone().count(), chunk_bytes(&found));

@@ -36,8 +36,12 @@ use crate::inventory::{ETHERNET_HARDWARE, bring_up, find};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::sys::bpf::{Map, MapKind};
-use crate::xdp_features::{check_kernel, in_its_namespace, no_sending, too_old};
-use linerate_port::{Backend, InterfaceInfo, PortError, Registry, RxOptions, RxPort, Spec, Target, TxOptions, TxPort};
+use crate::xdp_features::{check_kernel, damages, in_its_namespace, no_sending, too_old};
+use crate::xdp_pass::PassProgram;
+use linerate_burst::Ledger;
+use linerate_port::{
+    Backend, InterfaceInfo, Monitor, PortError, Registry, RxOptions, RxPort, Spec, Target, TxOptions, TxPort, events,
+};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -95,13 +99,33 @@ fn open_tx(spec: &Spec, _: &TxOptions, _: &Registry) -> Result<TxPort, PortError
     let opened = within(spec.option("netns"), || {
         check_kernel(LEAST_KERNEL)?;
         let found = find(&spec.target)?;
+        if let Some(reason) = damages(&found) {
+            return Err(io::Error::new(ErrorKind::Unsupported, format!("{reason}; use packet:{}", found.name)));
+        }
+        let pass = PassProgram::attach_if_needed(&found).map(|(pass, note)| {
+            events::report(format!("{spec}: {note}"));
+            pass
+        });
         let interface = Interface::new(subject(spec), &spec.target, &found.driver)?;
         let devmap = loaded_program::devmap(found.index)?;
-        Ok((interface, devmap, NicMonitor::new(&spec.to_string(), &spec.target, found.index, true)?))
+        let nic = NicMonitor::new(&spec.to_string(), &spec.target, found.index, true)?;
+        Ok((interface, devmap, LiveMonitor { nic, _pass: pass }))
     });
     let (interface, devmap, monitor) = opened.map_err(|error| explain(spec, &error))?;
     let queue = XdpLiveTx::new(interface, devmap).map_err(|error| explain(spec, &error))?;
     Ok(TxPort { name: spec.to_string(), queues: vec![Box::new(queue)], monitor: Some(Box::new(monitor)) })
+}
+
+/// Counters of the interface, and the program that it needs to send.
+struct LiveMonitor {
+    nic: NicMonitor,
+    _pass: Option<PassProgram>,
+}
+
+impl Monitor for LiveMonitor {
+    fn counters(&self, ledger: &mut Ledger) {
+        self.nic.counters(ledger);
+    }
 }
 
 /// Sends one frame many times by a program that only redirects it and counts nothing: the upper bound of this machine,

@@ -5,6 +5,7 @@ use super::config::{RxPath, XdpConfig, chunk_bytes, longest_frame};
 use super::program::{self, Form, Word, redirecting, tallying, words, writing};
 use super::receive::{AreaIntake, Intake, Queue};
 use super::tally::Tally;
+use super::vlan;
 use crate::ebpf::Insn;
 use crate::rtnl::{self, Rtnetlink};
 use crate::sys::area::{Area, Layout, Segment};
@@ -195,6 +196,7 @@ fn namespace() -> io::Result<u64> {
 fn attach(found: &InterfaceInfo, wanted: &XdpConfig, filter: &str) -> io::Result<Attachment> {
     let queues = found.queues.0.max(found.queues.1).max(1);
     let mut refused = Vec::new();
+    vlan::check(found, wanted.mode, filter)?;
     if wanted.tallies()
         && filter.trim().is_empty()
         && let Some(attachment) = attach_tallying(found, wanted, queues, &mut refused)?
@@ -215,11 +217,11 @@ fn attach(found: &InterfaceInfo, wanted: &XdpConfig, filter: &str) -> io::Result
     }
     if wanted.intake != Some(RxPath::Area) && !wanted.passes {
         let sockets = Map::new(MapKind::Xskmap, 4, queues)?;
-        let forms = forms(false).filter(|form| wanted.mode.is_none_or(|only| only == form.mode));
+        let forms = forms(found, false).filter(|form| wanted.mode.is_none_or(|only| only == form.mode));
         let load =
             |form, words: &Words| redirecting(form, queues, words.raw(), sockets.raw()).map_err(io::Error::other);
         if let Some((link, program, words, form)) = attach_one(found, forms, load, &mut refused)? {
-            let plain = (String::new(), vec![describe(form, &refused)]);
+            let plain = (String::new(), vec![describe(found, form, &refused)]);
             return Ok(Attachment::new((link, program, words), FrameDestination::Sockets(sockets), form, plain));
         }
     }
@@ -248,9 +250,9 @@ fn attach_tallying(
 ) -> io::Result<Option<Attachment>> {
     let load =
         |form, words: &Words| tallying(form, queues, words.raw(), longest_frame(found)).map_err(io::Error::other);
-    let forms = forms(wanted.passes).filter(|form| form.mode == Mode::Native);
+    let forms = forms(found, wanted.passes).filter(|form| form.mode == Mode::Native);
     let Some((link, program, words, form)) = attach_one(found, forms, load, refused)? else { return Ok(None) };
-    let notes = vec![describe(form, refused)];
+    let notes = vec![describe(found, form, refused)];
     Ok(Some(Attachment::new(
         (link, program, words),
         FrameDestination::Nowhere(Arc::new(Bell::new()?)),
@@ -275,17 +277,12 @@ fn attach_writing(
             let program = filter.and_then(Filter::program);
             writing(form, maps, area.layout(), longest_frame(found), program).map_err(io::Error::other)
         };
-        let forms = forms(passes).filter(|form| form.mode == Mode::Native);
+        let forms = forms(found, passes).filter(|form| form.mode == Mode::Native);
         if let Some((link, program, words, form)) = attach_one(found, forms, load, refused)? {
-            let applied = if filter.is_some() { text } else { "" };
-            let notes = std::iter::once(describe(form, refused)).chain(note).collect();
-            let maps = (link, program, words);
-            return Ok(Some(Attachment::new(
-                maps,
-                FrameDestination::Area(area, bell),
-                form,
-                (applied.to_owned(), notes),
-            )));
+            let applied = if filter.is_some() { text } else { "" }.to_owned();
+            let notes = std::iter::once(describe(found, form, refused)).chain(note).collect();
+            let feeds = FrameDestination::Area(area, bell);
+            return Ok(Some(Attachment::new((link, program, words), feeds, form, (applied, notes))));
         }
         if filter.is_some() {
             // The verifier rejects some filters that this process can apply.
@@ -341,8 +338,8 @@ fn attach_one(
 }
 
 /// Returns the forms of the program, best first.
-fn forms(passes: bool) -> impl Iterator<Item = Form> {
-    let vlan_tag = btf::function("bpf_xdp_metadata_rx_vlan_tag");
+fn forms(found: &InterfaceInfo, passes: bool) -> impl Iterator<Item = Form> {
+    let vlan_tag = btf::function("bpf_xdp_metadata_rx_vlan_tag").filter(|_| vlan::are_reported(found));
     let native = Form { mode: Mode::Native, vlan_tag: None, frags: true, passes };
     let tagged = vlan_tag.map(|_| Form { vlan_tag, ..native });
     let plain = [native, Form { frags: false, ..native }];
@@ -358,7 +355,7 @@ fn name(mode: Mode) -> &'static str {
 }
 
 /// Describes the form in use, and why no better one works.
-fn describe(form: Form, refused: &[(Form, String)]) -> String {
+fn describe(found: &InterfaceInfo, form: Form, refused: &[(Form, String)]) -> String {
     let what = match form {
         Form { mode: Mode::Native, vlan_tag: Some(_), .. } => {
             "XDP runs in the driver, which reports stripped VLAN tags"
@@ -368,7 +365,8 @@ fn describe(form: Form, refused: &[(Form, String)]) -> String {
     };
     let better = refused.iter().rfind(|(other, _)| other.mode != form.mode);
     let why = better.map_or(String::new(), |(_, error)| format!(" (in the driver: {error})"));
-    format!("{what}{why}{}", if form.frags { "" } else { "; frames of one buffer only" })
+    let frags = if form.frags { "" } else { "; frames of one buffer only" };
+    format!("{what}{why}{frags}{}", vlan::lost(found, form.vlan_tag.is_some()))
 }
 
 /// Describes the program that is already attached.

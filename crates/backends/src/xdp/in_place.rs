@@ -7,6 +7,7 @@
 use crate::rtnl::{XDP_SENDS, XdpFeatures};
 use crate::sys::area::Area;
 use crate::sys::bpf::Map;
+use crate::xdp_features::damages;
 use crate::xdp_live::interface::{Interface, LEAST_FRAME};
 use crate::xdp_live::loaded_program;
 use crate::xdp_live::ring::{FRAMES, Ring};
@@ -32,6 +33,9 @@ impl InPlaceResources {
     /// Opens them; `None` if the kernel does not report the interface's features, or lacks in-place sending. Call it
     /// inside the interface's namespace.
     pub(super) fn new(subject: &str, found: &InterfaceInfo) -> Option<Self> {
+        if damages(found).is_some() {
+            return None;
+        }
         let interface = Interface::new(subject.to_owned(), &found.name, &found.driver).ok()?;
         let (features, devmap) = (XdpFeatures::new()?, loaded_program::devmap(found.index).ok()?);
         Some(InPlaceResources { interface, index: found.index, features, devmap })
