@@ -7,7 +7,7 @@
 //! - [`capture`]: ordered frames in blocks, for files and for other processes; [`count`](mod@count): without copies;
 //!   [`check`]: streams with trailers; [`flows`]: flow records; [`follow`]: reassembled TCP streams; [`forward`]: to
 //!   another port, and [`inline`], where another process decides; [`answer`]: replies to ARP, NDP and ping;
-//! - [`print`](mod@print): one line per frame;
+//! - [`print`](mod@print): one line per frame; [`frames`]: for a caller of [`stepped`], which advances a run itself;
 //! - [`select`]: filter text, shards, duplicates, slices and frame limit, per consumer;
 //! - `worker`: work on blocks in a separate thread;
 //! - [`frame_ring`]: frames of received streams to and from another process.
@@ -136,6 +136,7 @@ pub mod flows;
 pub mod follow;
 pub mod forward;
 pub mod frame_ring;
+pub mod frames;
 pub mod inline;
 mod lanes;
 mod live;
@@ -147,6 +148,7 @@ pub mod replay;
 mod reply_port;
 pub mod select;
 mod sender;
+pub mod stepped;
 pub mod streams;
 pub mod switching;
 mod timing;

@@ -1,20 +1,45 @@
-//! linerate as one library: each crate under its short name. The program is in the crate `linerate-cli`.
+//! Packets of Linux at line rate: capture, filters, flow records, files, streams, rings for other processes.
 //!
-//! Frames are received from ports by one loop, and consumers process its rounds:
+//! [`open`] names the ports, and an [`Input`] has the filter and the limits:
 //!
 //! ```no_run
-//! use linerate::engine::{Capture, Receive, Selection};
-//! use linerate::port::{RxOptions, Spec, open_rx};
+//! # fn main() -> Result<(), linerate::Error> {
+//! // A capture file.
+//! let seen = linerate::open("eth0")?.filter("udp port 53")?.limit(1000).write("dns.pcapng")?;
+//! println!("{} packets, {} lost", seen.packets(), seen.lost());
 //!
-//! let port = open_rx(&Spec::parse("pcap:trace.pcap").unwrap(), &RxOptions::default()).unwrap();
-//! let mut capture = Capture::new(Selection { filter: "udp port 53".into(), ..Selection::default() }, Vec::new());
-//! let run = Receive::all(vec![port]).run(&mut [&mut capture]);
-//! println!("{} frames, {} lost", capture.done().frames, run.ledger.lost());
+//! // Packets of two ports, merged by time.
+//! let mut packets = linerate::open("eth0,eth1")?.filter("tcp")?.packets()?;
+//! while let Some(packet) = packets.next()? {
+//!     println!("{} {} {} bytes", packet.time(), packet.interface().name, packet.wire_length());
+//! }
+//!
+//! // Flow records.
+//! for flow in linerate::open("trace.pcap")?.flows(&linerate::meter::Config::default())? {
+//!     let flow = flow?;
+//!     println!("{} > {}: {} bytes", flow.ends[0].address, flow.ends[1].address, flow.frame_bytes());
+//! }
+//! # Ok(())
+//! # }
 //! ```
 //!
-//! `examples/` has complete programs: `capture` (to a file, with a filter), `flows` (as JSON lines), `stream` (sends
-//! one and accounts for each frame), `attach` (reads a ring of another process), and, in the crate `backends`,
-//! `own_backend`: a custom port.
+//! [`send`] sends streams, and checks them where they arrive.
+//!
+//! # Losses
+//!
+//! No packet disappears without a reason. A [`Summary`] has the packet accounting ([`Ledger`](burst::Ledger)): for each
+//! stage what it received, passed on, filtered and lost, by cause; [`Summary::lost`] is the sum of all losses.
+//!
+//! # Below this
+//!
+//! Everything above is one loop ([`engine::Receive`]) over ports ([`port`]) with a consumer ([`engine::Consumer`]),
+//! which is called with bursts of packets where they lie ([`burst::Burst`]). Implement [`engine::Consumer`] to copy
+//! nothing, to share a run with other consumers, or to hold packets; implement [`port::RxQueue`] for a source of your
+//! own. `examples/` has complete programs: `capture`, `packets`, `flows` and `stream`, with the functions of this page;
+//! `attach`, a consumer that reads the ring of another process in place; and, in the crate `backends`, `own_backend`.
+//!
+//! The other modules are the crates that the program consists of. They change with it; of this page, names change only
+//! with the major version.
 #![forbid(unsafe_code)]
 
 #[doc(inline)]
@@ -53,6 +78,20 @@ pub use linerate_share as share;
 pub use linerate_switch as switch;
 #[doc(inline)]
 pub use linerate_transport as transport;
+
+mod error;
+mod flows;
+mod input;
+mod output;
+mod packets;
+mod summary;
+
+pub use self::error::Error;
+pub use self::flows::Flows;
+pub use self::input::{Input, open};
+pub use self::output::{Output, Sent, send};
+pub use self::packets::{Packet, Packets};
+pub use self::summary::Summary;
 
 /// Port contract, and opening of ports through the registry of backends.
 pub mod port {

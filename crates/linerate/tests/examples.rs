@@ -13,11 +13,17 @@ mod engine;
 #[path = "../examples/flows.rs"]
 mod flows;
 #[allow(dead_code)]
+#[path = "../examples/packets.rs"]
+mod packets;
+#[allow(dead_code)]
 #[path = "../examples/stream.rs"]
 mod stream;
 
+use linerate::Error;
 use linerate::burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
-use linerate::engine::{Capture, Inline, InlinePolicy, Progress, Receive, Selection, Sharing, SharingOptions};
+use linerate::engine::{Capture, Inline, InlinePolicy, Progress, Receive, Selection, Sharing, SharingOptions, Stop};
+use linerate::headers::Protocol;
+use linerate::meter::Config;
 use linerate::pcap::{Format, Output, Writer};
 use linerate::port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
 use linerate::share::{Access, AttachOptions, Options};
@@ -56,11 +62,52 @@ fn capture_contains_what_the_filter_selects() {
 }
 
 #[test]
-fn flows_are_lines() {
+fn flows_are_records() {
     let (folder, file) = recording("flows");
-    let out = folder.join("flows.jsonl").to_str().unwrap().to_owned();
-    assert_eq!(flows::run(&format!("pcap:{file}"), &out).unwrap(), 3);
-    assert_eq!(std::fs::read_to_string(&out).unwrap().lines().count(), 3);
+    assert_eq!(flows::run(&format!("pcap:{file}"), "").unwrap(), 3);
+    assert_eq!(flows::run(&file, "ip dst 192.0.1.2").unwrap(), 1);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// The packets of two files with the same times alternate.
+#[test]
+fn packets_are_merged_and_printed() {
+    let (folder, file) = recording("packets");
+    let mut printed = Vec::new();
+    let bytes = packets::run(&format!("{file},{file}"), "ip or ip6", &mut printed).unwrap();
+    let printed = String::from_utf8(printed).unwrap();
+    assert_eq!(bytes, [(Some(Protocol::Udp), 2 * 90 * 42)].into(), "{printed}");
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!((lines.len(), lines[181.min(lines.len()) - 1]), (181, "180 packets, 0 lost"), "{printed}");
+    assert!(
+        lines[..180].is_sorted()
+            && lines[0].ends_with("IP 192.0.2.1.1 > 192.0.0.2.53: domain [length 0 < 12] (invalid)"),
+        "{printed}"
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Errors come before anything is opened, limits and stops end a run, and what arrived by then is counted.
+#[test]
+fn input_ends_as_requested() {
+    let (folder, file) = recording("input");
+    let open = || linerate::open(&file).unwrap();
+    let kind = |error: Error| format!("{error:?}").split([' ', '(']).next().unwrap().to_owned();
+    assert_eq!(kind(open().filter("udp prot 53").err().unwrap()), "Filter");
+    assert_eq!(kind(linerate::open("no-such-interface").unwrap().packets().err().unwrap()), "Port");
+    assert_eq!(kind(open().write("/proc/none.pcap").err().unwrap()), "Create");
+    let mut packets = open().limit(7).packets().unwrap();
+    let mut count = 0;
+    while let Some(packet) = packets.next().unwrap() {
+        assert_eq!((packet.bytes().len(), packet.interface().link), (42, LinkType::ETHERNET));
+        count += 1;
+    }
+    assert!(packets.next().unwrap().is_none(), "the end stays the end");
+    let seen = packets.finish().unwrap();
+    assert_eq!((count, seen.packets(), seen.lost(), seen.is_exact()), (7, 7, 0, true));
+    let stop = Stop::new();
+    stop.request();
+    assert_eq!(open().stop(&stop).flows(&Config::default()).unwrap().count(), 0, "stopped before it began");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
