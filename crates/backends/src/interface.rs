@@ -1,7 +1,7 @@
 //! Properties of an interface reported by the kernel and its driver, as far as they decide about packet loss.
 
 use crate::inventory::{self, look};
-use crate::nic::names_a_loss;
+use crate::nic::losses;
 use crate::packet::stamping_clock;
 use crate::rtnl::{self, Rtnetlink, XdpFeatures};
 use crate::sys::bpf::Program;
@@ -58,6 +58,8 @@ pub struct InterfaceDetails {
     pub losses: Vec<(String, u64)>,
     /// Frames received since it was created.
     pub received: u64,
+    /// Frames of `rx_dropped` that an XDP program has dropped.
+    pub dropped_by_program: u64,
     /// Uses of the interface by the host.
     pub uses: Vec<String>,
 }
@@ -132,12 +134,12 @@ impl InterfaceDetails {
                 toeplitz: function & 1 != 0,
                 symmetric_input: input & 0b11 != 0 && input != u8::MAX,
             });
-        let fields = |(flow, name)| Some((name, ask.hash_fields(flow).ok()?));
+        // virtio_net has default fields without a hash, too.
+        let fields = |(flow, name)| Some((name, ask.hash_fields(flow).ok().filter(|_| self.spread.is_some())?));
         self.hashed = FLOWS.into_iter().filter_map(fields).collect();
         self.changeable = ask.changeable_features().unwrap_or_default();
         self.stamps_by = stamping_clock(ask.stamps().ok()).ok();
-        let counters = ask.statistics().unwrap_or_default();
-        self.losses = counters.into_iter().filter(|(name, value)| *value > 0 && names_a_loss(name)).collect();
+        (self.losses, self.dropped_by_program) = losses(ask.statistics().unwrap_or_default());
     }
 
     /// Queries the kernel by netlink.
@@ -159,7 +161,7 @@ impl InterfaceDetails {
             self.received = counts.rx_packets;
             let own = [
                 ("rx_errors", counts.rx_errors),
-                ("rx_dropped", counts.rx_dropped),
+                ("rx_dropped", counts.rx_dropped.saturating_sub(self.dropped_by_program)),
                 ("rx_missed", counts.rx_missed),
                 ("tx_dropped", counts.tx_dropped),
             ];

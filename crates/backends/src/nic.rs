@@ -69,6 +69,12 @@ impl Monitor for NicMonitor {
         let (Some(base), Some(now)) = (self.base, self.read()) else { return };
         let account = ledger.account(Stage::Nic, &self.subject);
         let grown = |read: fn(&LinkCounts) -> u64| read(&now).saturating_sub(read(&base));
+        let before =
+            |name: &str| self.base_details.iter().find(|(other, _)| other == name).map_or(0, |(_, value)| *value);
+        let details = self.read_details().into_iter();
+        let details = details.map(|(name, value)| (before(&name), name, value));
+        let details = details.map(|(before, name, value)| (name, value.saturating_sub(before))).collect();
+        let (losses, by_program) = losses(details);
         if self.sending {
             account.add(Count::NicSent, grown(|counts| counts.tx_packets));
             account.add(Count::NicSendDropped, grown(|counts| counts.tx_dropped));
@@ -76,14 +82,9 @@ impl Monitor for NicMonitor {
             account.add(Count::NicReceived, grown(|counts| counts.rx_packets));
             account.add(Count::NicMissed, grown(|counts| counts.rx_missed));
             account.add(Count::NicErrors, grown(|counts| counts.rx_errors));
-            account.add(Count::NicDropped, grown(|counts| counts.rx_dropped));
+            account.add(Count::NicDropped, grown(|counts| counts.rx_dropped).saturating_sub(by_program));
         }
-        for (name, value) in self.read_details() {
-            let before = self.base_details.iter().find(|(other, _)| *other == name).map_or(0, |(_, value)| *value);
-            if value > before && names_a_loss(&name) {
-                ledger.add_detail(&self.subject, &name, value - before);
-            }
-        }
+        losses.iter().for_each(|(name, value)| ledger.add_detail(&self.subject, name, *value));
     }
 }
 
@@ -92,6 +93,21 @@ pub(crate) fn names_a_loss(name: &str) -> bool {
     ["drop", "miss", "err", "discard", "fail", "no_buf", "nobuf", "nodesc", "full", "overrun"]
         .iter()
         .any(|part| name.contains(part))
+}
+
+/// Returns the driver's counters of lost frames, and how many of `rx_dropped` an XDP program has dropped, such as ours
+/// after it has copied them: these are not lost, and are subtracted from the counters that include them, as in
+/// virtio_net (`rx_drops` and `rx_xdp_drops`).
+pub(crate) fn losses(counters: Vec<(String, u64)>) -> (Vec<(String, u64)>, u64) {
+    let is_by_program = |name: &str| name.contains("xdp") && name.contains("drop");
+    let by_program = |of: &str| {
+        let own = counters.iter().find(|(name, _)| is_by_program(name) && name.trim().replace("xdp_", "") == of);
+        own.map_or(0, |(_, value)| *value)
+    };
+    let lost = counters.iter().filter(|(name, _)| names_a_loss(name) && !is_by_program(name));
+    let lost = lost.map(|(name, value)| (name.trim().to_owned(), value.saturating_sub(by_program(name.trim()))));
+    let includes = counters.iter().any(|(name, _)| name == "rx_drops");
+    (lost.filter(|(_, value)| *value > 0).collect(), if includes { by_program("rx_drops") } else { 0 })
 }
 
 /// Extracts the statistics from the attributes of a link.
@@ -127,6 +143,25 @@ mod tests {
         let mut ledger = Ledger::new();
         monitor.counters(&mut ledger);
         assert!(ledger.accounts().is_empty());
+    }
+
+    #[test]
+    fn frames_dropped_by_a_program_are_not_lost() {
+        let losses =
+            |counters: &[(&str, u64)]| losses(counters.iter().map(|(name, value)| ((*name).into(), *value)).collect());
+        let virtio = [
+            ("rx_drops", 2905),
+            ("rx_xdp_drops", 2900),
+            ("rx0_drops", 2900),
+            ("rx0_xdp_drops", 2900),
+            ("rx1_drops", 5),
+        ];
+        assert_eq!(losses(&virtio), (vec![("rx_drops".into(), 5), ("rx1_drops".into(), 5)], 2900));
+        assert_eq!(
+            losses(&[("     xdp drops", 400), ("  drv dropped rx total", 7), ("rx_packets", 9)]).0,
+            [("drv dropped rx total".into(), 7)]
+        );
+        assert_eq!(losses(&[("rx_queue_0_xdp_drops", 3)]), (Vec::new(), 0));
     }
 
     #[test]

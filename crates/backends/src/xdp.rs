@@ -6,6 +6,7 @@
 //! removes with the process however that ends, and never replaces another program.
 
 mod attach;
+mod bind;
 mod btf;
 mod config;
 mod filtering;
@@ -17,7 +18,8 @@ mod tally;
 mod vlan;
 
 use self::attach::Attachment;
-use self::config::{CopyMode, XdpConfig, chunk_bytes, longest_frame, needs_several_chunks, queues};
+use self::bind::{BoundSocket, Chunks, bind, describe};
+use self::config::{CopyMode, RxPath, XdpConfig, chunk_bytes, longest_frame, queues};
 use self::receive::{Parts, Queue, SocketIntake, XdpRx};
 use self::send::XdpTx;
 use crate::carrier::wait_until_up;
@@ -25,12 +27,11 @@ use crate::inventory::{ETHERNET_HARDWARE, bring_up, find, note_if_down, uses};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::rtnl::{Rtnetlink, XDP_ZERO_COPY, XdpFeatures};
-use crate::sys::bpf::Mode;
 use crate::sys::packet_socket::PacketSocket;
 use crate::sys::xsk_frames::XskFrames;
 use crate::sys::xsk_memory::Memory;
 use crate::sys::xsk_sender::XskSender;
-use crate::sys::xsk_socket::{Binding, RingSizes, Rings, XskSocket};
+use crate::sys::xsk_socket::{RingSizes, XskSocket};
 use crate::xdp_features::{check_kernel, in_its_namespace, too_old, xdp_mode};
 use linerate_burst::Ledger;
 use linerate_port::{
@@ -39,18 +40,11 @@ use linerate_port::{
 };
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Chunks in addition to the receive ring, for frames that are being read or that a card holds.
 const SPARE_CHUNKS: u32 = 2048;
 /// Frames in flight of a sending queue.
 const SEND_FRAMES: u32 = 2048;
-/// Buffer for frames joined from several chunks.
-const JOINED_BYTES: usize = 8 << 20;
-/// The kernel frees a queue a moment after its last owner has closed it.
-const BUSY_LIMIT: Duration = Duration::from_secs(2);
-const BUSY_NAP: Duration = Duration::from_millis(20);
-
 /// Describes this backend.
 pub const BACKEND: Backend = Backend {
     scheme: "xdp",
@@ -98,33 +92,24 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
         // If the card writes into our memory itself, a program has nothing to copy.
         let features = XdpFeatures::new().and_then(|ask| ask.of(found.index));
-        let wanted = if features.is_some_and(|has| has & XDP_ZERO_COPY != 0) { wanted.or_socket() } else { wanted };
-        let attachment = Attachment::of(&found, &wanted, &options.filter)?;
-        let reset =
-            found.running.then(|| wait_until_up(found.index)).flatten().map(|time| {
-                format!("the driver took the link down for {:.1} s to attach the program", time.as_secs_f64())
-            });
-        let is_filtered = !options.filter.is_empty() && attachment.filter == options.filter;
-        // A filter in this process needs whole frames.
-        let wanted = if is_filtered || options.filter.is_empty() { wanted } else { wanted.whole() };
+        let has_zero_copy = features.is_some_and(|has| has & XDP_ZERO_COPY != 0);
+        let by_card = if has_zero_copy { wanted.or_socket() } else { wanted };
+        let mut opened = open_lanes(spec, &found, by_card, options)?;
+        // Announced but refused, as on virtio_net without an IOMMU: our ring is faster than sockets with copies.
+        let is_open = wanted.intake.is_none() && wanted.copying == CopyMode::Auto;
+        if is_open && by_card.intake == Some(RxPath::Socket) && !opened.has_zero_copy {
+            drop(opened);
+            opened = open_lanes(spec, &found, wanted, options)?;
+        }
         let blind = (options.outgoing && !uses(&found)?.is_empty()).then(|| {
             format!(
                 "packets that this host sends are not captured (XDP sees only received ones); use packet:{}",
                 found.name
             )
         });
-        let notes = note_if_down(&found, spec.option("netns")).into_iter().chain(shared).chain(blind).chain(reset);
-        let mut notes: Vec<String> = notes.chain(attachment.notes.clone()).collect();
-        let numbers = queues(spec, found.queues.0)?;
-        let ring = wanted.ring_frames(numbers.clone().count(), chunk_bytes(&found));
-        let mut lanes: Vec<Box<dyn RxQueue>> = Vec::new();
-        for queue in numbers {
-            let (lane, note) = open_lane(spec, &wanted, &found, &attachment, queue, ring)?;
-            if lanes.is_empty() {
-                notes.push(note);
-            }
-            lanes.push(Box::new(lane));
-        }
+        let notes = note_if_down(&found, spec.option("netns")).into_iter().chain(shared).chain(blind);
+        let notes = notes.chain(opened.notes).collect();
+        let OpenedLanes { mut lanes, is_filtered, .. } = opened;
         let promiscuous = options.promiscuous.then(|| hold_promiscuous(&found)).transpose()?;
         if !options.paused {
             lanes.iter_mut().for_each(|lane| lane.start());
@@ -202,7 +187,40 @@ fn wanted_of(found: &InterfaceInfo, wanted: XdpConfig, options: &RxOptions) -> i
     Err(io::Error::new(io::ErrorKind::ResourceBusy, reason))
 }
 
-/// Opens a queue to receive, and prepares it for sending later.
+/// Lanes of a port.
+struct OpenedLanes {
+    lanes: Vec<Box<dyn RxQueue>>,
+    notes: Vec<String>,
+    is_filtered: bool,
+    has_zero_copy: bool,
+}
+
+/// Attaches the program, unless it is, and opens the queues.
+fn open_lanes(spec: &Spec, found: &InterfaceInfo, wanted: XdpConfig, options: &RxOptions) -> io::Result<OpenedLanes> {
+    let attachment = Attachment::of(found, &wanted, &options.filter)?;
+    let reset = found.running.then(|| wait_until_up(found.index)).flatten();
+    let reset = reset
+        .map(|time| format!("the driver took the link down for {:.1} s to attach the program", time.as_secs_f64()));
+    let is_filtered = !options.filter.is_empty() && attachment.filter == options.filter;
+    // A filter in this process needs whole frames.
+    let wanted = if is_filtered || options.filter.is_empty() { wanted } else { wanted.whole() };
+    let numbers = queues(spec, found.queues.0)?;
+    let ring = wanted.ring_frames(numbers.clone().count(), chunk_bytes(found));
+    let notes = reset.into_iter().chain(attachment.notes.clone()).collect();
+    let mut opened = OpenedLanes { lanes: Vec::new(), notes, is_filtered, has_zero_copy: true };
+    for queue in numbers {
+        let (lane, note, is_zero_copy) = open_lane(spec, &wanted, found, &attachment, queue, ring)?;
+        if opened.lanes.is_empty() {
+            opened.notes.push(note);
+        }
+        opened.has_zero_copy &= is_zero_copy;
+        opened.lanes.push(Box::new(lane));
+    }
+    Ok(opened)
+}
+
+/// Opens a queue to receive, and prepares it for sending later. Returns a note, and whether the card writes into our
+/// memory itself.
 fn open_lane(
     spec: &Spec,
     wanted: &XdpConfig,
@@ -210,7 +228,7 @@ fn open_lane(
     attachment: &Arc<Attachment>,
     queue: u32,
     ring: u32,
-) -> io::Result<(XdpRx, String)> {
+) -> io::Result<(XdpRx, String, bool)> {
     let netlink = Rtnetlink::new()?;
     let own = Queue { attachment: attachment.clone(), number: queue };
     let lane = |queue: Queue, intake| {
@@ -225,7 +243,7 @@ fn open_lane(
         })
     };
     if let Some((intake, note)) = attachment.intake(&own, wanted.snap)? {
-        return Ok((lane(own, intake), note));
+        return Ok((lane(own, intake), note, false));
     }
     let chunks = ring + SPARE_CHUNKS;
     // The kernel updates the fill ring's consumer only when it looks for more, so as many chunks may have been returned
@@ -251,9 +269,9 @@ fn open_lane(
     }
     attachment.connect(queue, &socket)?;
     attachment.idle_senders().insert(queue, (socket.clone(), sender));
-    let note = describe(&(binding, refused), ring);
+    let (is_zero_copy, note) = (binding.zero_copy, describe(&(binding, refused), ring));
     let intake = SocketIntake::new((frames, socket), longest_frame(found), wanted.busy_poll.is_some());
-    Ok((lane(own, Box::new(intake)), note))
+    Ok((lane(own, Box::new(intake)), note, is_zero_copy))
 }
 
 /// Opens a queue to send: the sending side of an open lane, or a separate socket.
@@ -278,75 +296,6 @@ fn open_sender(spec: &Spec, wanted: &XdpConfig, found: &InterfaceInfo, queue: u3
     let sender =
         XskSender::new(socket.memory().clone(), rings.send, rings.completion, 0, SEND_FRAMES, binding.multi_buffer);
     XdpTx::new(subject, (socket, sender), attachment, found)
-}
-
-/// The memory of a socket: chunks to receive into, then chunks to send from.
-#[derive(Clone, Copy)]
-struct Chunks {
-    chunk: u32,
-    receive: u32,
-    sizes: RingSizes,
-}
-
-/// A bound socket, and the reason why it is not bound with zero copy.
-struct BoundSocket {
-    socket: Arc<XskSocket>,
-    rings: Rings,
-    binding: Binding,
-    refused: Option<io::Error>,
-}
-
-/// Creates a socket and binds it in the best form that the driver supports, with zero copy if possible.
-fn bind(wanted: &XdpConfig, found: &InterfaceInfo, queue: u32, layout: Chunks) -> io::Result<BoundSocket> {
-    let joined = if layout.receive > 0 { JOINED_BYTES } else { 0 };
-    let memory = Arc::new(Memory::new(layout.chunk, layout.receive + layout.sizes.send, joined)?);
-    let (socket, rings) = XskSocket::new(memory, layout.sizes)?;
-    let several = needs_several_chunks(found);
-    let mut attempts = Vec::new();
-    if wanted.copying != CopyMode::Copy && wanted.mode != Some(Mode::Generic) {
-        attempts.push(Binding { zero_copy: true, multi_buffer: several });
-    }
-    if wanted.copying != CopyMode::Zero {
-        attempts.push(Binding { zero_copy: false, multi_buffer: true });
-        attempts.push(Binding { zero_copy: false, multi_buffer: false });
-    }
-    let mut refused = None;
-    for binding in attempts {
-        match bind_patiently(&socket, found.index, queue, binding) {
-            Ok(()) => {
-                socket.set_send_budget(layout.sizes.send);
-                return Ok(BoundSocket { socket: Arc::new(socket), rings, binding, refused });
-            }
-            // Drivers use many error numbers for unsupported forms.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EPERM | libc::ENODEV)) => {
-                return Err(error);
-            }
-            Err(error) => refused = refused.or(Some(error)),
-        }
-    }
-    Err(refused.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP)))
-}
-
-fn bind_patiently(socket: &XskSocket, interface: u32, queue: u32, binding: Binding) -> io::Result<()> {
-    let started = Instant::now();
-    loop {
-        match socket.bind(interface, queue, binding) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && started.elapsed() < BUSY_LIMIT => {
-                std::thread::sleep(BUSY_NAP);
-            }
-            result => return result,
-        }
-    }
-}
-
-fn describe((binding, refused): &(Binding, Option<io::Error>), ring: u32) -> String {
-    let copying = match (binding.zero_copy, refused) {
-        (true, _) => "zero copy: the card writes into our memory".to_owned(),
-        (false, Some(error)) => format!("the kernel copies frames (zero copy: {error})"),
-        (false, None) => "the kernel copies frames".to_owned(),
-    };
-    let several = if binding.multi_buffer { "" } else { "; frames longer than a buffer are dropped" };
-    format!("AF_XDP: {copying}{several}; rings of {ring} frames")
 }
 
 /// Names the account of a queue; interfaces of one name in two namespaces are distinct.

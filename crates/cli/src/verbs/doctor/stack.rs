@@ -48,12 +48,15 @@ fn softirq(machine: &Machine) -> Option<Finding> {
     })
 }
 
+/// Softirqs that ended with work left, below which their share is chance.
+const LEAST_SQUEEZED: u64 = 100;
+
 fn budget(machine: &Machine) -> Option<Finding> {
     let (frames, span) = (machine.tree.number(BUDGET)?, machine.tree.number(BUDGET_US)?);
     let (all, _, squeezed) = rows(machine).unwrap_or_default();
     let now = format!("{frames} packets or {span} us per softirq");
-    // More than one per 10,000 packets.
-    let is_often = squeezed * 10_000 > all.max(1);
+    // More than one per 10,000 packets, and more than a boot causes.
+    let is_often = squeezed >= LEAST_SQUEEZED && squeezed * 10_000 > all.max(1);
     if frames >= MORE_BUDGET || !is_often {
         return Some(Finding::ok(now, "rarely exhausted"));
     }
