@@ -1,5 +1,5 @@
 # What people type. Each target installs what it needs (as root on Debian; else it says how).
-.PHONY: demo test test-peers soak quiet bench lint features fuzz asan loom book build dpdk daq fleet clean install uninstall deb
+.PHONY: demo test test-peers soak quiet bench lint features fuzz asan loom book build dpdk daq fleet machines clean install uninstall deb
 
 CARGO = cargo
 # Another one is installed, or packed, with LINERATE=...; this one is built where it is missing.
@@ -54,6 +54,10 @@ daq:
 # Two nodes of ClickHouse and a broker of Kafka from packages, at 127.0.0.1, and three sensors that send to them while all of these are killed.
 fleet: build
 	@scripts/fleet $(LINERATE)
+
+# Other kernels and network cards, in virtual machines: a table of what works where. Root; 400 MB from Debian's mirrors into target/machines.
+machines: build
+	@scripts/machines --write docs/tried.md
 
 # What only a machine that does nothing else can judge: waits of milliseconds, no loss at full speed.
 quiet: build
