@@ -14,7 +14,9 @@ pub(crate) fn run(to: &str, from: &str) -> Result<u64, linerate::Error> {
     let sent = linerate::send(to, STREAM)?.check(from)?.run()?;
     let arrived = sent.arrived().unwrap_or_default();
     println!("{} sent, {} received, {} lost", sent.packets(), arrived.counts.received, sent.lost());
-    println!("latency p99: {:?} ns", arrived.delay.latency_p99_ns);
+    for (name, row) in sent.streams() {
+        println!("{name}: {} lost, latency p99 {:?} ns", row.counts.lost, row.delay.latency_p99_ns);
+    }
     Ok(arrived.counts.received)
 }
 

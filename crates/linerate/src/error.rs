@@ -1,5 +1,6 @@
 //! Errors of the runs of [`Input`](crate::Input).
 
+use crate::summary::Summary;
 use linerate_engine::ReceiveError;
 use linerate_port::PortError;
 
@@ -7,7 +8,7 @@ use linerate_port::PortError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A port is unknown, could not be opened, or failed.
+    /// A port is unknown, or could not be opened; when sending, it failed.
     #[error(transparent)]
     Port(PortError),
     /// The filter is invalid.
@@ -30,22 +31,20 @@ pub enum Error {
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
-    /// The run failed; what it had received before is complete.
-    #[error(transparent)]
-    Run(ReceiveError),
+    /// The run failed: a port broke, the file could not be written, or the filter fits none of the link types. What it
+    /// had received before is complete.
+    #[error("{error}")]
+    Run {
+        /// Cause.
+        #[source]
+        error: ReceiveError,
+        /// Result so far, of a run that ended with the failure.
+        summary: Option<Box<Summary>>,
+    },
 }
 
 impl From<PortError> for Error {
     fn from(error: PortError) -> Self {
         Error::Port(error)
-    }
-}
-
-impl From<ReceiveError> for Error {
-    fn from(error: ReceiveError) -> Self {
-        match error {
-            ReceiveError::Port(error) => Error::Port(error),
-            error => Error::Run(error),
-        }
     }
 }

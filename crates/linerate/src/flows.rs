@@ -8,7 +8,11 @@ use linerate_meter::{Config, Flow, Records};
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 
-/// Flow records of a run, in the order in which flows end.
+/// Flow records of a run, in the order in which flows end: an iterator.
+///
+/// A packet in a tunnel is counted in the flow of the tunnel and in its own
+/// ([`Tunnels::Both`](linerate_meter::Tunnels), the default): for sums leave out flows with `tunnel`, or set
+/// [`Config::tunnels`].
 ///
 /// While the caller works on a record, packets wait in the buffers of the ports, as with [`Packets`](crate::Packets).
 pub struct Flows {
@@ -34,7 +38,7 @@ impl Flows {
         Flows { run: Some(SteppedRun::start(receive, metering)), rest: VecDeque::new(), summary: None }
     }
 
-    /// Returns the result of the run, after the last record; `None` before, and after a failure.
+    /// Returns the result of the run, after the last record; `None` before. A failure has it in [`Error::Run`].
     pub fn summary(&self) -> Option<&Summary> {
         self.summary.as_ref()
     }
@@ -42,7 +46,7 @@ impl Flows {
     fn finish(&mut self, run: SteppedRun<MeterConsumer<Ended>>) -> Result<(), Error> {
         let (report, metering) = run.finish();
         self.rest = metering.done().1.0;
-        self.summary = Some(Summary::of(report)?);
+        self.summary = Some(Summary::of(report, None)?);
         Ok(())
     }
 }

@@ -17,10 +17,17 @@ use std::time::Duration;
 /// Link types of which a filter must fit at least one: Ethernet, bare IP, Linux cooked, 802.11.
 const LINK_TYPES: [LinkType; 4] = [LinkType::ETHERNET, LinkType::RAW, LinkType(113), LinkType(105)];
 
-/// Names the ports to receive from, separated by commas as on the command line: interfaces (`eth0,eth1`), capture
-/// files, or any `scheme:target` of [`Spec`]. Other names may be files.
+/// Names the ports to receive from, separated by commas as on the command line:
 ///
-/// Nothing is opened before the run starts, so that several ports start together.
+/// | text | port |
+/// |---|---|
+/// | `eth0`, `eth0,eth1` | interfaces (AF_PACKET); `xdp:eth0` by AF_XDP |
+/// | `trace.pcap` | a capture file that exists, unless an interface has this name |
+/// | `pcap:FILE`, `pcap:-` | a capture file, standard input |
+/// | `mem:NAME`, `shm:NAME` | packets of this process, of another one |
+///
+/// All schemes and their options: [`Spec`], [`REGISTRY`](crate::port::REGISTRY). Paths with a comma need
+/// [`open_file`]. Nothing is opened before the run starts, so that several ports start together.
 ///
 /// # Errors
 /// [`Error::Port`] if the syntax is invalid.
@@ -30,9 +37,12 @@ pub fn open(ports: &str) -> Result<Input, Error> {
         let is_file = !name.contains(':') && !is_interface() && Path::new(&name).is_file();
         if is_file { Ok(Spec::file(&name)) } else { Spec::parse(&name) }
     };
-    let ports = Spec::joined(ports.split(',')).into_iter().map(spec).collect::<Result<_, _>>()?;
-    let options = RxOptions { promiscuous: true, shared: true, outgoing: true, ..RxOptions::default() };
-    Ok(Input { ports, options, selection: Selection::default(), duration: None, stop: Stop::new() })
+    Ok(Input::new(Spec::joined(ports.split(',').map(str::trim)).into_iter().map(spec).collect::<Result<_, _>>()?))
+}
+
+/// Names a capture file to read, whatever characters its path contains.
+pub fn open_file(path: &str) -> Input {
+    Input::new(vec![Spec::file(path)])
 }
 
 /// Ports to receive from, with filter and limits: by default all packets that they receive and send, promiscuously,
@@ -47,10 +57,16 @@ pub struct Input {
 }
 
 impl Input {
+    fn new(ports: Vec<Spec>) -> Self {
+        let options = RxOptions { promiscuous: true, shared: true, outgoing: true, ..RxOptions::default() };
+        Input { ports, options, selection: Selection::default(), duration: None, stop: Stop::new() }
+    }
+
     /// Selects packets by a filter of tcpdump (pcap-filter(7)). The kernel applies it early where it can.
     ///
     /// # Errors
-    /// [`Error::Filter`] if it is invalid.
+    /// [`Error::Filter`] if it is invalid. The link types of files are known later: a filter that does not fit one of
+    /// them is an [`Error::Run`].
     pub fn filter(mut self, filter: &str) -> Result<Self, Error> {
         let is_file =
             |spec: &Spec| REGISTRY.find(spec).is_ok_and(|(backend, _)| matches!(backend.target, Target::File));
@@ -113,10 +129,12 @@ impl Input {
     }
 
     /// Opens the ports and writes their packets to a capture file until they end, in order of time. The name chooses
-    /// the format: `.pcap`, or else pcapng; `.gz`, `.zst` and `.lz4` compress.
+    /// the format: `.pcap`, or else pcapng; `.gz`, `.zst` and `.lz4` compress; `-` is standard output. An existing file is
+    /// replaced, a new one has mode 0600.
     ///
     /// # Errors
-    /// [`Error::Port`] if a port cannot be opened or fails, [`Error::Create`] and [`Error::Run`] of the file.
+    /// [`Error::Port`] if a port cannot be opened, [`Error::Create`] for the file, [`Error::Run`] with the result so far
+    /// if a port or the file fails.
     pub fn write(self, path: &str) -> Result<Summary, Error> {
         let (receive, selection) = self.start()?;
         let create = |error| Error::Create { path: path.to_owned(), error };
@@ -124,7 +142,7 @@ impl Input {
         let writer = Writer::new(Output::open(path).map_err(create)?, format);
         let mut capture = Capture::new(selection, vec![Box::new(writer)]);
         let report = receive.run(&mut [&mut capture]);
-        Summary::of(report)
+        Summary::of(report, None)
     }
 
     /// Opens the ports.

@@ -4,14 +4,14 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), linerate::Error> {
-//! // A capture file.
+//! // To a capture file.
 //! let seen = linerate::open("eth0")?.filter("udp port 53")?.limit(1000).write("dns.pcapng")?;
 //! println!("{} packets, {} lost", seen.packets(), seen.lost());
 //!
 //! // Packets of two ports, merged by time.
 //! let mut packets = linerate::open("eth0,eth1")?.filter("tcp")?.packets()?;
 //! while let Some(packet) = packets.next()? {
-//!     println!("{} {} {} bytes", packet.time(), packet.interface().name, packet.wire_length());
+//!     println!("{}: {packet}", packet.interface().name);
 //! }
 //!
 //! // Flow records.
@@ -37,6 +37,9 @@
 //! nothing, to share a run with other consumers, or to hold packets; implement [`port::RxQueue`] for a source of your
 //! own. `examples/` has complete programs: `capture`, `packets`, `flows` and `stream`, with the functions of this page;
 //! `attach`, a consumer that reads the ring of another process in place; and, in the crate `backends`, `own_backend`.
+//!
+//! The feature `parquet` (default) writes and queries Parquet files, and is most of what there is to build; `cuda` reads
+//! into GPU memory.
 //!
 //! The other modules are the crates that the program consists of. They change with it; of this page, names change only
 //! with the major version.
@@ -88,7 +91,7 @@ mod summary;
 
 pub use self::error::Error;
 pub use self::flows::Flows;
-pub use self::input::{Input, open};
+pub use self::input::{Input, open, open_file};
 pub use self::output::{Output, Sent, send};
 pub use self::packets::{Packet, Packets};
 pub use self::summary::Summary;

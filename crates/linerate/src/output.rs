@@ -5,7 +5,7 @@ use linerate_backends::REGISTRY;
 use linerate_burst::Ledger;
 use linerate_engine::streams::{StreamRun, Streams, StreamsReport};
 use linerate_engine::{CheckConsumer, CheckReport, CheckThread, Progress, Receive, Selection, Stop, StreamWatch};
-use linerate_generate::check::{Check, Summary as Arrived};
+use linerate_generate::check::{Check, StreamRow, Summary};
 use linerate_generate::file::{self, Setup};
 use linerate_generate::stream::StreamSet;
 use linerate_port::{RxOptions, Spec, TxOptions};
@@ -94,9 +94,9 @@ impl Output {
             return Err(failure.into());
         }
         if let Some(failure) = received.as_mut().and_then(|received| received.run.failure.take()) {
-            return Err(failure.into());
+            return Err(Error::Run { error: failure, summary: None });
         }
-        Ok(Sent { sent, received, ids: set.streams.iter().map(|stream| stream.id).collect() })
+        Ok(Sent { sent, received, streams: set.streams.into_iter().map(|stream| (stream.id, stream.name)).collect() })
     }
 }
 
@@ -104,8 +104,8 @@ impl Output {
 pub struct Sent {
     sent: StreamsReport,
     received: Option<CheckReport>,
-    /// Number of each stream in trailers.
-    ids: Vec<u32>,
+    /// Number of each stream in trailers, and its name.
+    streams: Vec<(u32, String)>,
 }
 
 impl Sent {
@@ -119,12 +119,25 @@ impl Sent {
         self.arrived().map_or(0, |arrived| arrived.counts.lost)
     }
 
-    /// Returns counts, rates and latencies of what arrived, if it was checked.
-    pub fn arrived(&self) -> Option<Arrived> {
-        let received = self.received.as_ref()?;
-        let mut sent = vec![0; self.ids.iter().max().map_or(0, |id| *id as usize + 1)];
-        self.ids.iter().zip(&self.sent.per_stream).for_each(|(id, frames)| sent[*id as usize] = *frames);
-        Some(received.check.report(Some(&sent)).summary())
+    /// Returns counts, rates and latencies of all that arrived, if it was checked. Latency is from the time of sending to
+    /// the time of arrival, by the clock of this machine.
+    pub fn arrived(&self) -> Option<Summary> {
+        Some(self.received.as_ref()?.check.report(Some(&self.by_number())).summary())
+    }
+
+    /// Returns the same of each stream, with its name, in the order of the text; empty if it was not checked.
+    pub fn streams(&self) -> Vec<(&str, StreamRow)> {
+        let Some(received) = &self.received else { return Vec::new() };
+        let sent = self.by_number();
+        let report = received.check.report(Some(&sent));
+        self.streams.iter().filter_map(|(id, name)| Some((name.as_str(), report.row(*id)?))).collect()
+    }
+
+    /// Returns the packets sent of each stream number.
+    fn by_number(&self) -> Vec<u64> {
+        let mut sent = vec![0; self.streams.iter().map(|(id, _)| *id as usize + 1).max().unwrap_or(0)];
+        self.streams.iter().zip(&self.sent.per_stream).for_each(|((id, _), frames)| sent[*id as usize] = *frames);
+        sent
     }
 
     /// Returns the number of packets that left more than 1 ms after they were due.

@@ -6,7 +6,10 @@ use linerate_burst::{Desc, Flags, Interface, Nanos};
 use linerate_engine::frames::FrameBuffer;
 use linerate_engine::stepped::SteppedRun;
 use linerate_engine::{Receive, Selection};
-use linerate_headers::{Layers, Link, dissect};
+use linerate_headers::{Layers, Link, Protocol, dissect, ipv4, ipv6};
+use linerate_print::{Frame, Options, Printer};
+use std::fmt;
+use std::net::IpAddr;
 
 /// Packets of a run, in order of time over all its ports.
 ///
@@ -14,8 +17,10 @@ use linerate_headers::{Layers, Link, dissect};
 /// and counted in the [`Summary`].
 pub struct Packets {
     run: SteppedRun<FrameBuffer>,
-    /// Number of packets of the last round that were returned.
+    /// Number of packets of the last round that were returned, and of all.
     returned: usize,
+    total: u64,
+    has_failed: bool,
 }
 
 /// One packet.
@@ -28,33 +33,43 @@ pub struct Packet<'a> {
 
 impl Packets {
     pub(crate) fn new(receive: Receive, selection: Selection) -> Self {
-        Packets { run: SteppedRun::start(receive, FrameBuffer::new(selection)), returned: 0 }
+        Packets {
+            run: SteppedRun::start(receive, FrameBuffer::new(selection)),
+            returned: 0,
+            total: 0,
+            has_failed: false,
+        }
     }
 
-    /// Returns the next packet, and waits for it; `None` once all ports have ended, or what ends the run was reached.
+    /// Returns the next packet, and waits for it; `None` once all ports have ended, or a limit was reached. It is lent:
+    /// the next call replaces it, which an [`Iterator`] cannot express.
     ///
     /// # Errors
-    /// The failure of a port, after all packets that arrived before it.
-    #[expect(clippy::should_implement_trait, reason = "a packet is lent: the next call replaces it")]
+    /// [`Error::Run`] if a port failed, after all packets that arrived before it.
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<Packet<'_>>, Error> {
         while self.returned == self.run.consumer().len() {
             self.returned = 0;
             self.run.consumer().clear();
             if !self.run.step() && self.run.consumer().is_empty() {
-                return self.run.take_failure().map_or(Ok(None), |failure| Err(failure.into()));
+                let failure = self.run.take_failure();
+                self.has_failed |= failure.is_some();
+                return failure.map_or(Ok(None), |error| Err(Error::Run { error, summary: None }));
             }
         }
         self.returned += 1;
+        self.total += 1;
         let (interface, desc, bytes) = self.run.consumer().get(self.returned - 1);
         Ok(Some(Packet { interface, desc, bytes }))
     }
 
-    /// Ends the run and returns its result.
+    /// Ends the run and returns its result; also after a failure, which [`next`](Packets::next) has returned.
     ///
     /// # Errors
-    /// The failure of a port.
+    /// [`Error::Run`] if a port failed since.
     pub fn finish(self) -> Result<Summary, Error> {
-        Summary::of(self.run.finish().0)
+        let report = self.run.finish().0;
+        Summary::of(report, Some(self.total)).map(|summary| summary.failed(self.has_failed))
     }
 }
 
@@ -84,7 +99,17 @@ impl<'a> Packet<'a> {
         self.desc.flags
     }
 
-    /// Returns the position of each of its headers; none for unknown link types.
+    /// Returns the position of each of its headers; none for unknown link types. Keep it in a variable to use a layer:
+    ///
+    /// ```no_run
+    /// # let mut packets = linerate::open("eth0")?.packets()?;
+    /// # let packet = packets.next()?.unwrap();
+    /// let layers = packet.layers();
+    /// if let Some(transport) = layers.transport() {
+    ///     println!("{:?} at byte {}", transport.protocol, transport.offset);
+    /// }
+    /// # Ok::<(), linerate::Error>(())
+    /// ```
     pub fn layers(&self) -> Layers {
         let mut layers = Layers::new();
         if let Some(link) = Link::from_linktype(self.interface.link.0) {
@@ -93,14 +118,53 @@ impl<'a> Packet<'a> {
         layers
     }
 
-    /// Returns it as a frame to print, in the format of tcpdump.
-    pub fn frame(&self) -> linerate_print::Frame<'a> {
-        linerate_print::Frame {
+    /// Returns the source and the destination address of the outermost IP packet; `None` if it is not IP.
+    pub fn addresses(&self) -> Option<[IpAddr; 2]> {
+        let layers = self.layers();
+        let network = layers.network()?;
+        let bytes = self.bytes.get(network.offset as usize..)?;
+        Some(match network.protocol {
+            Protocol::Ipv4 => {
+                let header = ipv4::View::parse(bytes).ok()?;
+                [header.source().into(), header.destination().into()]
+            }
+            Protocol::Ipv6 => {
+                let header = ipv6::View::parse(bytes).ok()?;
+                [header.source().into(), header.destination().into()]
+            }
+            _ => return None,
+        })
+    }
+
+    /// Returns the source and the destination port of TCP, UDP, UDP-Lite and SCTP; `None` for other protocols, and for
+    /// fragments without that header.
+    pub fn ports(&self) -> Option<[u16; 2]> {
+        let layers = self.layers();
+        let transport = layers.transport()?;
+        let has_ports =
+            matches!(transport.protocol, Protocol::Tcp | Protocol::Udp | Protocol::UdpLite | Protocol::Sctp);
+        // All of them begin with the two ports.
+        let bytes = self.bytes.get(transport.offset as usize..)?.first_chunk::<4>()?;
+        has_ports.then(|| [u16::from_be_bytes([bytes[0], bytes[1]]), u16::from_be_bytes([bytes[2], bytes[3]])])
+    }
+
+    /// Returns it as input of a [`Printer`], which can print bytes, and sequence numbers relative to their connection.
+    pub fn frame(&self) -> Frame<'a> {
+        Frame {
             time: self.desc.time.0,
             interface: "",
             link: self.interface.link.0,
             bytes: self.bytes,
             wire: self.desc.wire,
         }
+    }
+}
+
+/// One line, as `tcpdump -nS` prints it.
+impl fmt::Display for Packet<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = Vec::new();
+        Printer::new(Options { absolute: true, ..Options::default() }).line(&self.frame(), &mut line);
+        f.write_str(String::from_utf8_lossy(&line).trim_end())
     }
 }

@@ -10,21 +10,31 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Summary {
     report: RunReport,
+    packets: u64,
+    has_failed: bool,
 }
 
 impl Summary {
-    /// Returns the result of a run, or its failure.
-    pub(crate) fn of(mut report: RunReport) -> Result<Self, Error> {
-        match report.failure.take() {
-            Some(failure) => Err(failure.into()),
-            None => Ok(Summary { report }),
+    /// Returns the result of a run, or its failure; `packets`: number of packets that the caller has taken, if not all.
+    pub(crate) fn of(mut report: RunReport, packets: Option<u64>) -> Result<Self, Error> {
+        let failure = report.failure.take();
+        let accounts = report.ledger.accounts().iter().filter(|account| account.stage == Stage::Select);
+        let packets = packets.unwrap_or_else(|| accounts.map(|account| account.sum(Kind::Delivered)).sum());
+        let summary = Summary { report, packets, has_failed: failure.is_some() };
+        match failure {
+            Some(error) => Err(Error::Run { error, summary: Some(Box::new(summary)) }),
+            None => Ok(summary),
         }
     }
 
-    /// Returns the number of selected packets.
+    /// Records that the failure of the run was returned before.
+    pub(crate) fn failed(self, has_failed: bool) -> Self {
+        Summary { has_failed: self.has_failed || has_failed, ..self }
+    }
+
+    /// Returns the number of packets that were returned, written or metered.
     pub fn packets(&self) -> u64 {
-        let accounts = self.report.ledger.accounts().iter();
-        accounts.filter(|account| account.stage == Stage::Select).map(|account| account.sum(Kind::Delivered)).sum()
+        self.packets
     }
 
     /// Returns the number of packets that were lost between the wire and this process.
@@ -32,9 +42,10 @@ impl Summary {
         self.report.ledger.lost()
     }
 
-    /// Returns whether every packet is accounted for.
+    /// Returns whether all that had arrived was read to the end, so that every packet is accounted for: not after a
+    /// failure, and not if [`Packets`](crate::Packets) was left early, without a limit.
     pub fn is_exact(&self) -> bool {
-        self.report.quiesced
+        self.report.quiesced && !self.has_failed
     }
 
     /// Returns the packet accounting: counters by stage and reason.

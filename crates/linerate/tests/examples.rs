@@ -22,7 +22,6 @@ mod stream;
 use linerate::Error;
 use linerate::burst::{Block, Desc, Interface, Ledger, LinkType, Nanos, Sink, StampSource};
 use linerate::engine::{Capture, Inline, InlinePolicy, Progress, Receive, Selection, Sharing, SharingOptions, Stop};
-use linerate::headers::Protocol;
 use linerate::meter::Config;
 use linerate::pcap::{Format, Output, Writer};
 use linerate::port::{RxOptions, Spec, TxOptions, open_rx, open_tx};
@@ -76,7 +75,7 @@ fn packets_are_merged_and_printed() {
     let mut printed = Vec::new();
     let bytes = packets::run(&format!("{file},{file}"), "ip or ip6", &mut printed).unwrap();
     let printed = String::from_utf8(printed).unwrap();
-    assert_eq!(bytes, [(Some(Protocol::Udp), 2 * 90 * 42)].into(), "{printed}");
+    assert_eq!(bytes, [("192.0.2.1".parse().unwrap(), 2 * 90 * 42)].into(), "{printed}");
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!((lines.len(), lines[181.min(lines.len()) - 1]), (181, "180 packets, 0 lost"), "{printed}");
     assert!(
@@ -105,9 +104,45 @@ fn input_ends_as_requested() {
     assert!(packets.next().unwrap().is_none(), "the end stays the end");
     let seen = packets.finish().unwrap();
     assert_eq!((count, seen.packets(), seen.lost(), seen.is_exact()), (7, 7, 0, true));
+    // Left early: what was taken counts, and the rest is not claimed to be exact.
+    let mut packets = open().packets().unwrap();
+    let ports = packets.next().unwrap().and_then(|packet| packet.ports());
+    let seen = packets.finish().unwrap();
+    assert_eq!((ports, seen.packets(), seen.is_exact()), (Some([1, 53]), 1, false));
     let stop = Stop::new();
     stop.request();
     assert_eq!(open().stop(&stop).flows(&Config::default()).unwrap().count(), 0, "stopped before it began");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// The most frequent failure: packets before it are delivered, and the result is known in all three ways.
+#[test]
+fn damaged_file_fails_after_its_packets() {
+    let (folder, file) = recording("damaged");
+    let whole = std::fs::read(&file).unwrap();
+    let [cut, out] = ["cut.pcap", "a,b.pcap"].map(|name| folder.join(name).to_str().unwrap().to_owned());
+    std::fs::write(&cut, &whole[..whole.len() - 10]).unwrap();
+    let so_far = |error: Error| match error {
+        Error::Run { summary, .. } => summary.map(|summary| (summary.packets(), summary.is_exact())),
+        error => panic!("{error}"),
+    };
+    let open = || linerate::open(&cut).unwrap();
+    assert_eq!(so_far(open().write(&out).unwrap_err()), Some((99, false)));
+    assert_eq!(linerate::open_file(&out).flows(&Config::default()).unwrap().count(), 3);
+    let mut flows = open().flows(&Config::default()).unwrap();
+    let failure = flows.find_map(Result::err).unwrap();
+    assert_eq!((so_far(failure), flows.count()), (Some((99, false)), 3));
+    let mut packets = open().packets().unwrap();
+    let mut count = 0;
+    let failure = loop {
+        match packets.next() {
+            Ok(_) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((count, so_far(failure)), (99, None));
+    let seen = packets.finish().unwrap();
+    assert_eq!((seen.packets(), seen.is_exact()), (99, false));
     std::fs::remove_dir_all(folder).unwrap();
 }
 

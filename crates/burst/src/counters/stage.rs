@@ -1,5 +1,8 @@
 //! The stages that own counters, and what they count.
 
+use super::Count;
+use std::fmt;
+
 /// A stage of the data path that owns counters; in the order of the data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
@@ -47,6 +50,12 @@ pub enum Stage {
     Datagrams,
     /// Destinations of frames of memory.
     Store,
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 impl Stage {
