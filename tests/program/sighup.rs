@@ -206,7 +206,8 @@ fn run_at_a_terminal_rotates_and_ends_with_the_terminal() {
     // The first is the session leader, the second a child of it.
     for line in ["exec PROGRAM", "PROGRAM; true"] {
         let scratch = Scratch::new();
-        let [out, numbered, pid, feed] = ["out.pcapng", "out.2.pcapng", "pid", "feed"].map(|name| scratch.file(name));
+        let [out, numbered, pid, feed, shown] =
+            ["out.pcapng", "out.2.pcapng", "pid", "feed", "shown"].map(|name| scratch.file(name));
         std::fs::write(&feed, [records::header(), records::body(&frames::sample())].concat()).unwrap();
         // The writer of its input outlives the terminal.
         let program = format!("{} capture -q -r - -w {out}", program().display());
@@ -216,7 +217,7 @@ fn run_at_a_terminal_rotates_and_ends_with_the_terminal() {
         let mut terminal = Command::new("script")
             .args(["-qec", &line, "/dev/null"])
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(std::fs::File::create(&shown).unwrap())
             .spawn()
             .unwrap();
         let mut to = std::fs::OpenOptions::new().write(true).open(format!("{feed}.fifo")).unwrap();
@@ -224,14 +225,22 @@ fn run_at_a_terminal_rotates_and_ends_with_the_terminal() {
         wait_until("frames are written", || has_more_than(&out, 1000));
         let number = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
         let process = rustix::process::Pid::from_raw(number).unwrap();
-        rustix::process::kill_process(process, Signal::HUP).unwrap();
-        wait_until("a new file exists", || Path::new(&numbered).exists());
-        std::thread::sleep(Duration::from_millis(1200));
         let is_alive = || {
             let status = std::fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
             status.contains("linerate") && !status.contains("zombie")
         };
-        assert!(is_alive(), "ended although its terminal is open: {line}");
+        let check_alive = || {
+            let text = std::fs::read_to_string(&shown).unwrap_or_default();
+            assert!(is_alive(), "ended although its terminal is open: {line}\n{text}");
+        };
+        check_alive();
+        rustix::process::kill_process(process, Signal::HUP).unwrap();
+        wait_until("a new file exists", || {
+            check_alive();
+            Path::new(&numbered).exists()
+        });
+        std::thread::sleep(Duration::from_millis(1200));
+        check_alive();
         terminal.kill().unwrap();
         terminal.wait().unwrap();
         wait_until("it ends with its terminal", || !is_alive());
