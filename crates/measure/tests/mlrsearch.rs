@@ -44,7 +44,7 @@ fn python() -> Option<PathBuf> {
 
 /// Runs the library on every device.
 fn runs(python: &Path) -> Vec<Run> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/library/searches.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mlrsearch/searches.py");
     let output = Command::new(python).arg(script).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut runs: Vec<Run> = Vec::new();
