@@ -99,7 +99,8 @@ pub(crate) fn names_a_loss(name: &str) -> bool {
 /// after it has copied them: these are not lost, and are subtracted from the counters that include them, as in
 /// virtio_net (`rx_drops` and `rx_xdp_drops`).
 pub(crate) fn losses(counters: Vec<(String, u64)>) -> (Vec<(String, u64)>, u64) {
-    let is_by_program = |name: &str| name.contains("xdp") && name.contains("drop");
+    // Frames that XDP could not send are lost (`tx_xdp_tx_drops`).
+    let is_by_program = |name: &str| name.contains("xdp") && name.contains("drop") && !name.contains("tx");
     let by_program = |of: &str| {
         let own = counters.iter().find(|(name, _)| is_by_program(name) && name.trim().replace("xdp_", "") == of);
         own.map_or(0, |(_, value)| *value)
@@ -162,6 +163,7 @@ mod tests {
             [("drv dropped rx total".into(), 7)]
         );
         assert_eq!(losses(&[("rx_queue_0_xdp_drops", 3)]), (Vec::new(), 0));
+        assert_eq!(losses(&[("tx_xdp_tx_drops", 3)]), (vec![("tx_xdp_tx_drops".into(), 3)], 0));
     }
 
     #[test]
