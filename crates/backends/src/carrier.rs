@@ -4,7 +4,7 @@ use crate::REGISTRY;
 use crate::inventory::find;
 use crate::netns::within;
 use crate::rtnl::{self, IFF_UP, Rtnetlink};
-use linerate_port::Spec;
+use linerate_port::{InterfaceInfo, Spec};
 use std::time::{Duration, Instant};
 
 /// `IFLA_CARRIER` and `IFLA_CARRIER_DOWN_COUNT` (linux/if_link.h).
@@ -24,17 +24,23 @@ const RESET_LIMIT: Duration = Duration::from_secs(6);
 const RESET_NAP: Duration = Duration::from_millis(10);
 
 /// Waits until the link of an interface is up after its driver has reset it, as many do when a program is attached.
-/// Returns the time, or `None` if it did not go down. Call it inside the interface's network namespace.
-pub(crate) fn wait_until_up(index: u32) -> Option<Duration> {
-    let carrier = Carrier { index, netlink: Rtnetlink::new().ok()?, downs: None };
-    let started = Instant::now();
-    if carrier.is_up() {
+/// Returns a note, or `None` if it did not go down, or was down before. Call it inside the interface's network
+/// namespace.
+pub(crate) fn wait_until_up(found: &InterfaceInfo) -> Option<String> {
+    let carrier = Carrier { index: found.index, netlink: Rtnetlink::new().ok()?, downs: None };
+    if !found.running || carrier.is_up() {
         return None;
     }
-    while !carrier.is_up() && started.elapsed() < RESET_LIMIT {
+    let started = Instant::now();
+    while started.elapsed() < RESET_LIMIT {
         std::thread::sleep(RESET_NAP);
+        if carrier.is_up() {
+            let time = started.elapsed().as_secs_f64();
+            return Some(format!("the driver took the link down for {time:.1} s to attach the program"));
+        }
     }
-    Some(started.elapsed())
+    let limit = RESET_LIMIT.as_secs();
+    Some(format!("the link is still down {limit} s after the driver attached the program; check the cable"))
 }
 
 impl Carrier {

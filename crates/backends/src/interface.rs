@@ -139,7 +139,8 @@ impl InterfaceDetails {
         self.hashed = FLOWS.into_iter().filter_map(fields).collect();
         self.changeable = ask.changeable_features().unwrap_or_default();
         self.stamps_by = stamping_clock(ask.stamps().ok()).ok();
-        (self.losses, self.dropped_by_program) = losses(ask.statistics().unwrap_or_default());
+        let losses = losses(ask.statistics().unwrap_or_default(), None);
+        (self.losses, self.dropped_by_program) = (losses.counters, losses.by_program);
     }
 
     /// Queries the kernel by netlink.

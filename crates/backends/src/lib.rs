@@ -4,6 +4,7 @@
 //! - [`inventory`]: interfaces and their capabilities; [`interface`]: all properties of one;
 //! - [`clocks`]: the clocks of the host and of cards;
 //! - [`netns`]: opening ports inside a network namespace;
+//! - `drivers`: facts on drivers that the kernel does not report;
 //! - [`ebpf`]: instructions for programs that run in the kernel;
 //! - [`transfer`]: data sent through the kernel's TCP and UDP;
 //! - [`xdp_counter`]: a receiver that only counts; [`xdp_redirect`]: a wire implemented by a program in the kernel.
@@ -75,7 +76,8 @@
 //!   caches tolerates longer stalls and is slower (3.0 instead of 4.0 M frames/s). 2,048 chunks exist in addition to
 //!   the ring's entries, and the fill ring holds all of them: returning a chunk cannot fail.
 //! - **Frames of several buffers** are copied together into an area after the chunks, flagged `joined` and counted;
-//!   without room they wait in the ring. Chunks are 2,048 bytes if the MTU fits, else 4,096.
+//!   without room they wait in the ring. Chunks are 2,048 bytes if the MTU fits and the driver supports it, else 4,096
+//!   (`drivers`).
 //! - **Both directions.** The kernel gives a queue to one socket, so a lane opened to receive keeps the sending half of
 //!   its socket for a port that opens the same queue to send. The halves share no state, each has its own chunks. Open
 //!   the receiving side first.
@@ -178,6 +180,7 @@
 pub mod carrier;
 pub mod clocks;
 pub mod dpdk;
+mod drivers;
 pub mod ebpf;
 pub mod faulty;
 pub mod interface;

@@ -66,6 +66,13 @@ impl NicMonitor {
 
 impl Monitor for NicMonitor {
     fn counters(&self, ledger: &mut Ledger) {
+        self.add_counters(ledger, || None);
+    }
+}
+
+impl NicMonitor {
+    /// Adds the counters; `own_drops` returns how many frames our XDP program has dropped, if known.
+    pub(crate) fn add_counters(&self, ledger: &mut Ledger, own_drops: impl FnOnce() -> Option<u64>) {
         let (Some(base), Some(now)) = (self.base, self.read()) else { return };
         let account = ledger.account(Stage::Nic, &self.subject);
         let grown = |read: fn(&LinkCounts) -> u64| read(&now).saturating_sub(read(&base));
@@ -74,17 +81,18 @@ impl Monitor for NicMonitor {
         let details = self.read_details().into_iter();
         let details = details.map(|(name, value)| (before(&name), name, value));
         let details = details.map(|(before, name, value)| (name, value.saturating_sub(before))).collect();
-        let (losses, by_program) = losses(details);
+        // Read later: the driver has not counted more.
+        let losses = losses(details, own_drops());
         if self.sending {
             account.add(Count::NicSent, grown(|counts| counts.tx_packets));
             account.add(Count::NicSendDropped, grown(|counts| counts.tx_dropped));
         } else {
             account.add(Count::NicReceived, grown(|counts| counts.rx_packets));
-            account.add(Count::NicMissed, grown(|counts| counts.rx_missed));
+            account.add(Count::NicMissed, grown(|counts| counts.rx_missed) + losses.before_program);
             account.add(Count::NicErrors, grown(|counts| counts.rx_errors));
-            account.add(Count::NicDropped, grown(|counts| counts.rx_dropped).saturating_sub(by_program));
+            account.add(Count::NicDropped, grown(|counts| counts.rx_dropped).saturating_sub(losses.by_program));
         }
-        losses.iter().for_each(|(name, value)| ledger.add_detail(&self.subject, name, *value));
+        losses.counters.iter().for_each(|(name, value)| ledger.add_detail(&self.subject, name, *value));
     }
 }
 
@@ -95,20 +103,37 @@ pub(crate) fn names_a_loss(name: &str) -> bool {
         .any(|part| name.contains(part))
 }
 
-/// Returns the driver's counters of lost frames, and how many of `rx_dropped` an XDP program has dropped, such as ours
-/// after it has copied them: these are not lost, and are subtracted from the counters that include them, as in
-/// virtio_net (`rx_drops` and `rx_xdp_drops`).
-pub(crate) fn losses(counters: Vec<(String, u64)>) -> (Vec<(String, u64)>, u64) {
+/// Lost frames by the counters of a driver. Those that an XDP program has dropped are not lost, such as ours after it
+/// has copied them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct DriverLosses {
+    /// Counters of lost frames, without frames that a program has dropped.
+    pub counters: Vec<(String, u64)>,
+    /// Frames that a program has dropped and the link's `rx_dropped` includes.
+    pub by_program: u64,
+    /// Frames that the driver dropped before the program, and counts like those of the program (virtio_net).
+    before_program: u64,
+}
+
+/// Returns the losses; `own_drops` is the number of frames that our program has dropped, if known.
+pub(crate) fn losses(counters: Vec<(String, u64)>, own_drops: Option<u64>) -> DriverLosses {
     // Frames that XDP could not send are lost (`tx_xdp_tx_drops`).
     let is_by_program = |name: &str| name.contains("xdp") && name.contains("drop") && !name.contains("tx");
     let by_program = |of: &str| {
         let own = counters.iter().find(|(name, _)| is_by_program(name) && name.trim().replace("xdp_", "") == of);
         own.map_or(0, |(_, value)| *value)
     };
-    let lost = counters.iter().filter(|(name, _)| names_a_loss(name) && !is_by_program(name));
-    let lost = lost.map(|(name, value)| (name.trim().to_owned(), value.saturating_sub(by_program(name.trim()))));
+    // The counter of all queues in virtio_net, next to `rx_xdp_drops`.
     let includes = counters.iter().any(|(name, _)| name == "rx_drops");
-    (lost.filter(|(_, value)| *value > 0).collect(), if includes { by_program("rx_drops") } else { 0 })
+    let dropped = if includes { by_program("rx_drops") } else { 0 };
+    let before_program = own_drops.map_or(0, |own| dropped.saturating_sub(own));
+    let lost = counters.iter().filter(|(name, _)| names_a_loss(name) && !is_by_program(name));
+    let lost = lost.map(|(name, value)| {
+        let before = if name == "rx_drops" { before_program } else { 0 };
+        (name.trim().to_owned(), value.saturating_sub(by_program(name.trim())) + before)
+    });
+    let lost = lost.filter(|(_, value)| *value > 0).collect();
+    DriverLosses { counters: lost, by_program: dropped - before_program, before_program }
 }
 
 /// Extracts the statistics from the attributes of a link.
@@ -148,8 +173,10 @@ mod tests {
 
     #[test]
     fn frames_dropped_by_a_program_are_not_lost() {
-        let losses =
-            |counters: &[(&str, u64)]| losses(counters.iter().map(|(name, value)| ((*name).into(), *value)).collect());
+        let losses_with = |counters: &[(&str, u64)], own: Option<u64>| {
+            losses(counters.iter().map(|(name, value)| ((*name).into(), *value)).collect(), own)
+        };
+        let losses = |counters: &[(&str, u64)]| losses_with(counters, None);
         let virtio = [
             ("rx_drops", 2905),
             ("rx_xdp_drops", 2900),
@@ -157,13 +184,18 @@ mod tests {
             ("rx0_xdp_drops", 2900),
             ("rx1_drops", 5),
         ];
-        assert_eq!(losses(&virtio), (vec![("rx_drops".into(), 5), ("rx1_drops".into(), 5)], 2900));
+        let two = |all, of_queue| vec![("rx_drops".to_owned(), all), ("rx1_drops".to_owned(), of_queue)];
+        assert_eq!(losses(&virtio), DriverLosses { counters: two(5, 5), by_program: 2900, before_program: 0 });
+        // Our program has dropped 2,880, the driver 20 before it.
+        let before = DriverLosses { counters: two(25, 5), by_program: 2880, before_program: 20 };
+        assert_eq!(losses_with(&virtio, Some(2880)), before);
+        assert_eq!(losses_with(&virtio, Some(3000)), losses(&virtio));
         assert_eq!(
-            losses(&[("     xdp drops", 400), ("  drv dropped rx total", 7), ("rx_packets", 9)]).0,
+            losses(&[("     xdp drops", 400), ("  drv dropped rx total", 7), ("rx_packets", 9)]).counters,
             [("drv dropped rx total".into(), 7)]
         );
-        assert_eq!(losses(&[("rx_queue_0_xdp_drops", 3)]), (Vec::new(), 0));
-        assert_eq!(losses(&[("tx_xdp_tx_drops", 3)]), (vec![("tx_xdp_tx_drops".into(), 3)], 0));
+        assert_eq!(losses(&[("rx_queue_0_xdp_drops", 3)]), DriverLosses::default());
+        assert_eq!(losses(&[("tx_xdp_tx_drops", 3)]).counters, [("tx_xdp_tx_drops".to_owned(), 3)]);
     }
 
     #[test]

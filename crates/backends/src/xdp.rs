@@ -28,15 +28,13 @@ use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::rtnl::{Rtnetlink, XDP_ZERO_COPY, XdpFeatures};
 use crate::sys::packet_socket::PacketSocket;
-use crate::sys::xsk_frames::XskFrames;
 use crate::sys::xsk_memory::Memory;
-use crate::sys::xsk_sender::XskSender;
 use crate::sys::xsk_socket::{RingSizes, XskSocket};
 use crate::xdp_features::{check_kernel, in_its_namespace, too_old, xdp_mode};
 use linerate_burst::Ledger;
 use linerate_port::{
     Backend, Feed, InterfaceInfo, Monitor, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions,
-    TxPort, TxQueue,
+    TxPort, TxQueue, events,
 };
 use std::io;
 use std::sync::Arc;
@@ -89,6 +87,7 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         check_kernel(LEAST_KERNEL)?;
         let found = find(&spec.target)?;
         let (wanted, shared) = wanted_of(&found, wanted, options)?;
+        let dropped_before = Attachment::existing(&found)?.and_then(|program| program.dropped()).unwrap_or_default();
         let monitor = NicMonitor::new(&spec.to_string(), &spec.target, found.index, false)?;
         // If the card writes into our memory itself, a program has nothing to copy.
         let features = XdpFeatures::new().and_then(|ask| ask.of(found.index));
@@ -109,12 +108,12 @@ fn open_rx(spec: &Spec, options: &RxOptions, _: &Registry) -> Result<RxPort, Por
         });
         let notes = note_if_down(&found, spec.option("netns")).into_iter().chain(shared).chain(blind);
         let notes = notes.chain(opened.notes).collect();
-        let OpenedLanes { mut lanes, is_filtered, .. } = opened;
+        let OpenedLanes { mut lanes, is_filtered, attachment, .. } = opened;
         let promiscuous = options.promiscuous.then(|| hold_promiscuous(&found)).transpose()?;
         if !options.paused {
             lanes.iter_mut().for_each(|lane| lane.start());
         }
-        let monitor = Box::new(XdpMonitor { nic: monitor, _promiscuous: promiscuous });
+        let monitor = Box::new(XdpMonitor { nic: monitor, attachment, dropped_before, _promiscuous: promiscuous });
         Ok(RxPort {
             name: spec.to_string(),
             queues: lanes,
@@ -150,12 +149,15 @@ fn open_tx(spec: &Spec, options: &TxOptions, _: &Registry) -> Result<TxPort, Por
 /// The card's counters; keeps the interface promiscuous.
 struct XdpMonitor {
     nic: NicMonitor,
+    attachment: Arc<Attachment>,
+    /// Frames that the program had dropped when the port was opened.
+    dropped_before: u64,
     _promiscuous: Option<PacketSocket>,
 }
 
 impl Monitor for XdpMonitor {
     fn counters(&self, ledger: &mut Ledger) {
-        self.nic.counters(ledger);
+        self.nic.add_counters(ledger, || Some(self.attachment.dropped()? - self.dropped_before));
     }
 }
 
@@ -191,6 +193,7 @@ fn wanted_of(found: &InterfaceInfo, wanted: XdpConfig, options: &RxOptions) -> i
 struct OpenedLanes {
     lanes: Vec<Box<dyn RxQueue>>,
     notes: Vec<String>,
+    attachment: Arc<Attachment>,
     is_filtered: bool,
     has_zero_copy: bool,
 }
@@ -198,18 +201,16 @@ struct OpenedLanes {
 /// Attaches the program, unless it is, and opens the queues.
 fn open_lanes(spec: &Spec, found: &InterfaceInfo, wanted: XdpConfig, options: &RxOptions) -> io::Result<OpenedLanes> {
     let attachment = Attachment::of(found, &wanted, &options.filter)?;
-    let reset = found.running.then(|| wait_until_up(found.index)).flatten();
-    let reset = reset
-        .map(|time| format!("the driver took the link down for {:.1} s to attach the program", time.as_secs_f64()));
+    let reset = wait_until_up(found);
     let is_filtered = !options.filter.is_empty() && attachment.filter == options.filter;
     // A filter in this process needs whole frames.
     let wanted = if is_filtered || options.filter.is_empty() { wanted } else { wanted.whole() };
     let numbers = queues(spec, found.queues.0)?;
     let ring = wanted.ring_frames(numbers.clone().count(), chunk_bytes(found));
     let notes = reset.into_iter().chain(attachment.notes.clone()).collect();
-    let mut opened = OpenedLanes { lanes: Vec::new(), notes, is_filtered, has_zero_copy: true };
+    let mut opened = OpenedLanes { lanes: Vec::new(), notes, attachment, is_filtered, has_zero_copy: true };
     for queue in numbers {
-        let (lane, note, is_zero_copy) = open_lane(spec, &wanted, found, &attachment, queue, ring)?;
+        let (lane, note, is_zero_copy) = open_lane(spec, &wanted, found, &opened.attachment, queue, ring)?;
         if opened.lanes.is_empty() {
             opened.notes.push(note);
         }
@@ -254,16 +255,7 @@ fn open_lane(
     // Zero copy depends on the program's mode.
     let mut wanted = *wanted;
     wanted.mode = Some(attachment.mode());
-    let BoundSocket { socket, rings, binding, refused } = bind(&wanted, found, queue, layout)?;
-    let frames = XskFrames::new(socket.memory().clone(), rings.receive, rings.fill, chunks);
-    let sender = XskSender::new(
-        socket.memory().clone(),
-        rings.send,
-        rings.completion,
-        chunks,
-        SEND_FRAMES,
-        binding.multi_buffer,
-    );
+    let BoundSocket { socket, frames, sender, binding, refused } = bind(&wanted, found, queue, layout)?;
     if let Some(budget) = wanted.busy_poll {
         socket.set_busy_poll(budget)?;
     }
@@ -287,14 +279,13 @@ fn open_sender(spec: &Spec, wanted: &XdpConfig, found: &InterfaceInfo, queue: u3
     // No frame is received, but the kernel requires all four rings.
     let sizes = RingSizes { receive: 2, fill: 2, send: SEND_FRAMES, completion: SEND_FRAMES };
     let layout = Chunks { chunk: chunk_bytes(found), receive: 0, sizes };
-    let BoundSocket { socket, rings, binding, .. } = bind(wanted, found, queue, layout)?;
+    let BoundSocket { socket, sender, binding, .. } = bind(wanted, found, queue, layout)?;
     // Several drivers support zero-copy sending only while a program is attached.
-    let attachment = match Attachment::existing(found)? {
-        None if binding.zero_copy => Some(Attachment::of(found, wanted, "")?),
-        attachment => attachment,
-    };
-    let sender =
-        XskSender::new(socket.memory().clone(), rings.send, rings.completion, 0, SEND_FRAMES, binding.multi_buffer);
+    let mut attachment = Attachment::existing(found)?;
+    if attachment.is_none() && binding.zero_copy {
+        attachment = Some(Attachment::of(found, wanted, "")?);
+        wait_until_up(found).into_iter().for_each(|note| events::report(format!("{spec}: {note}")));
+    }
     XdpTx::new(subject, (socket, sender), attachment, found)
 }
 

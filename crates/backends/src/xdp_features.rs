@@ -1,8 +1,11 @@
 //! XDP features of this kernel and a driver, as far as they are reported before a program is loaded.
 
+use crate::drivers::{self, damages};
 use crate::inventory::uses;
 use crate::netns::within;
-use crate::rtnl::{XDP_BASIC, XDP_SENDS, XdpFeatures};
+use crate::rtnl::{self, Rtnetlink, XDP_BASIC, XDP_SENDS, XdpFeatures};
+use crate::sys::bpf::Program;
+use linerate_burst::text::quoted;
 use linerate_port::InterfaceInfo;
 use std::{fs, io};
 
@@ -14,8 +17,10 @@ const CONTROLS_OFFLOADS: usize = 2;
 
 /// Explains why the driver of an interface runs no XDP program, if known. Call it in the interface's network namespace.
 pub(crate) fn no_program(found: &InterfaceInfo) -> Option<String> {
-    if features(found).is_some_and(|has| has & XDP_BASIC == 0) {
-        return Some(format!("{} does not support XDP programs", driver(found)));
+    match features(found) {
+        Some(has) if has & XDP_BASIC == 0 => return Some(format!("{} does not support XDP programs", driver(found))),
+        None if let Some(reason) = drivers::lacks_programs(found) => return Some(reason),
+        _ => {}
     }
     // /sys shows the interfaces of the namespace that it was mounted in.
     let is_virtio = found.driver == "virtio_net" && found.netns.is_empty();
@@ -30,7 +35,7 @@ pub(crate) fn no_sending(found: &InterfaceInfo) -> Option<String> {
     if let Some(reason) = damages(found) {
         return Some(reason);
     }
-    let features = features(found)?;
+    let Some(features) = features(found) else { return drivers::lacks_programs(found) };
     match found.driver.as_str() {
         _ if features & XDP_SENDS != 0 => None,
         "veth" => Some(format!(
@@ -41,14 +46,6 @@ pub(crate) fn no_sending(found: &InterfaceInfo) -> Option<String> {
         _ if features & XDP_BASIC != 0 => None,
         _ => Some(format!("{} does not send redirected frames", driver(found))),
     }
-}
-
-/// Explains that this kernel damages frames which a program generates for this driver. Until commit "bpf, test_run: fix
-/// crashes due to XDP frame overwriting/corruption" (Linux 6.9) a recycled frame kept the changes of a driver to its
-/// head; virtio_net moves it for its header.
-pub(crate) fn damages(found: &InterfaceInfo) -> Option<String> {
-    let reason = (found.driver == "virtio_net").then(|| too_old((6, 9))).flatten()?;
-    Some(format!("{reason}, because older kernels damage generated frames with the driver virtio_net"))
 }
 
 /// Returns the reason why each form of a program was refused, without duplicates.
@@ -122,6 +119,33 @@ fn version(release: &str) -> Option<(u32, u32)> {
 fn keeps_offloads(features: &[u8]) -> bool {
     let has = |bit: usize| features.get(bit) == Some(&b'1');
     !has(CONTROLS_OFFLOADS) && HOST_OFFLOADS.into_iter().any(has)
+}
+
+/// Describes the program that is already attached.
+pub(crate) fn occupied(found: &InterfaceInfo, error: &io::Error) -> io::Error {
+    let (id, is_generic) = Rtnetlink::new()
+        .ok()
+        .and_then(|socket| socket.link(found.index))
+        .and_then(|attributes| {
+            let xdp = rtnl::attribute(&attributes, rtnl::XDP)?;
+            let is_generic = rtnl::attribute(xdp, rtnl::XDP_ATTACHED) == Some(&[2]);
+            Some((rtnl::number(rtnl::attribute(xdp, rtnl::XDP_PROGRAM)?), is_generic))
+        })
+        .unwrap_or_default();
+    let mode = if is_generic { "xdpgeneric" } else { "xdp" };
+    let whose = id.map_or(String::new(), |id| {
+        let name = Program::name_of(id).unwrap_or_default();
+        format!(": number {id}{}", if name.is_empty() { String::new() } else { format!(", called {name}") })
+    });
+    io::Error::new(
+        error.kind(),
+        format!(
+            "another XDP program is attached to {}{whose}; stop its owner, or if it has none run \
+             ip link set {} {mode} off",
+            found.name,
+            quoted(&found.name)
+        ),
+    )
 }
 
 #[cfg(test)]

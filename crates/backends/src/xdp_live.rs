@@ -32,11 +32,12 @@ use self::interface::Interface;
 use self::loaded_program::LoadedProgram;
 use self::send::XdpLiveTx;
 use self::shared_state::State;
+use crate::drivers::damages;
 use crate::inventory::{ETHERNET_HARDWARE, bring_up, find};
 use crate::netns::within;
 use crate::nic::NicMonitor;
 use crate::sys::bpf::{Map, MapKind};
-use crate::xdp_features::{check_kernel, damages, in_its_namespace, no_sending, too_old};
+use crate::xdp_features::{check_kernel, in_its_namespace, no_sending, too_old};
 use crate::xdp_pass::PassProgram;
 use linerate_burst::Ledger;
 use linerate_port::{

@@ -2,6 +2,7 @@
 //! attached: they allocate the queues for such frames with it (`xdp_features_set_redirect_target`, Linux 6.3).
 
 use crate::carrier::wait_until_up;
+use crate::drivers::sends_with_program;
 use crate::ebpf::{Assembler, Reg};
 use crate::rtnl::{XDP_BASIC, XDP_SENDS, XdpFeatures};
 use crate::sys::bpf::{Demands, Link, Mode, Program};
@@ -22,20 +23,24 @@ impl PassProgram {
     /// Attaches it if the interface sends no redirected frames without; returns a note, too. Never replaces another
     /// program. Call it inside the interface's network namespace.
     pub(crate) fn attach_if_needed(found: &InterfaceInfo) -> Option<(Self, String)> {
-        let features = XdpFeatures::new()?;
-        // Whether a veth sends depends on its peer.
-        if found.driver == "veth" || features.of(found.index)? & (XDP_BASIC | XDP_SENDS) != XDP_BASIC {
+        let features = || XdpFeatures::new().and_then(|ask| ask.of(found.index));
+        let is_needed = match features() {
+            // Whether a veth sends depends on its peer.
+            Some(has) => found.driver != "veth" && has & (XDP_BASIC | XDP_SENDS) == XDP_BASIC,
+            None => sends_with_program(found),
+        };
+        if !is_needed {
             return None;
         }
         let attached = [true, false].into_iter().find_map(|frags| Self::attach(found.index, frags).ok())?;
-        let reset = found.running.then(|| wait_until_up(found.index)).flatten();
-        if features.of(found.index)? & XDP_SENDS == 0 {
+        let reset = wait_until_up(found).map_or(String::new(), |note| format!("; {note}"));
+        if features().is_some_and(|has| has & XDP_SENDS == 0) {
             return None;
         }
-        let reset =
-            reset.map_or(String::new(), |time| format!(", which took its link down for {:.1} s", time.as_secs_f64()));
-        let note =
-            format!("attached an XDP program that passes all packets{reset}: {} sends only with one", found.driver);
+        let note = format!(
+            "attached an XDP program that passes all packets, because the driver {} sends only with one{reset}",
+            found.driver
+        );
         Some((attached, note))
     }
 

@@ -66,7 +66,7 @@ macro_rules! counters {
 export_rows! {
     /// Packets that the interface received while the port was open (rx_packets).
     NicReceived = Nic, Note, "received";
-    /// Packets that the card dropped for lack of buffers while the port was open (rx_missed_errors), before any capture could see them.
+    /// Packets that the card or its driver dropped for lack of buffers while the port was open (rx_missed_errors; with xdp: also rx_xdp_drops of virtio_net above those of our program), before any capture could see them.
     NicMissed = Nic, Lost, "nic_missed";
     /// Packets that arrived damaged while the port was open (rx_errors: bad FCS, wrong length).
     NicErrors = Nic, Lost, "nic_errors";

@@ -224,6 +224,11 @@ impl Words {
         self.map.raw()
     }
 
+    /// Returns the number of words.
+    pub(crate) fn len(&self) -> usize {
+        self.map.value_bytes / size_of::<AtomicU64>()
+    }
+
     /// Returns a word.
     ///
     /// # Panics

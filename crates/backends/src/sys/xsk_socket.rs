@@ -140,11 +140,6 @@ impl XskSocket {
         &self.fd
     }
 
-    /// Returns its memory.
-    pub(crate) fn memory(&self) -> &Arc<Memory> {
-        &self.memory
-    }
-
     /// Makes the kernel check the fill ring, and the card with busy polling.
     pub(crate) fn kick_receive(&self) {
         // SAFETY: no memory is passed.

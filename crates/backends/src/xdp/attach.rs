@@ -7,14 +7,12 @@ use super::receive::{AreaIntake, Intake, Queue};
 use super::tally::Tally;
 use super::vlan;
 use crate::ebpf::Insn;
-use crate::rtnl::{self, Rtnetlink};
 use crate::sys::area::{Area, Layout, Segment};
 use crate::sys::bpf::{Demands, Link, Map, MapKind, Mode, Program, Words};
 use crate::sys::bpf_ringbuf::Bell;
 use crate::sys::xsk_sender::XskSender;
 use crate::sys::xsk_socket::XskSocket;
-use crate::xdp_features::{driver, reasons};
-use linerate_burst::text::quoted;
+use crate::xdp_features::{driver, occupied, reasons};
 use linerate_burst::{LinkType, Sizes};
 use linerate_filter::Filter;
 use linerate_port::InterfaceInfo;
@@ -169,6 +167,18 @@ impl Attachment {
     /// Returns a word of a queue.
     pub(super) fn get(&self, word: Word, queue: u32) -> u64 {
         word.get(&self.words, queue)
+    }
+
+    /// Returns the frames that the program has dropped, after it has copied or counted them; `None` if sockets take
+    /// them.
+    pub(super) fn dropped(&self) -> Option<u64> {
+        let words: &[Word] = match self.feeds {
+            FrameDestination::Sockets(_) => return None,
+            _ if self.form.passes => &[],
+            FrameDestination::Area(..) => &[Word::Head, Word::Full, Word::Bad, Word::Filtered],
+            FrameDestination::Nowhere(_) => &[Word::Head],
+        };
+        Some(words.iter().map(|word| word.total(&self.words)).sum())
     }
 
     /// Returns the frames by size that a counting program has counted.
@@ -367,31 +377,4 @@ fn describe(found: &InterfaceInfo, form: Form, refused: &[(Form, String)]) -> St
     let why = better.map_or(String::new(), |(_, error)| format!(" (in the driver: {error})"));
     let frags = if form.frags { "" } else { "; frames of one buffer only" };
     format!("{what}{why}{frags}{}", vlan::lost(found, form.vlan_tag.is_some()))
-}
-
-/// Describes the program that is already attached.
-fn occupied(found: &InterfaceInfo, error: &io::Error) -> io::Error {
-    let (id, is_generic) = Rtnetlink::new()
-        .ok()
-        .and_then(|socket| socket.link(found.index))
-        .and_then(|attributes| {
-            let xdp = rtnl::attribute(&attributes, rtnl::XDP)?;
-            let is_generic = rtnl::attribute(xdp, rtnl::XDP_ATTACHED) == Some(&[2]);
-            Some((rtnl::number(rtnl::attribute(xdp, rtnl::XDP_PROGRAM)?), is_generic))
-        })
-        .unwrap_or_default();
-    let mode = if is_generic { "xdpgeneric" } else { "xdp" };
-    let whose = id.map_or(String::new(), |id| {
-        let name = Program::name_of(id).unwrap_or_default();
-        format!(": number {id}{}", if name.is_empty() { String::new() } else { format!(", called {name}") })
-    });
-    io::Error::new(
-        error.kind(),
-        format!(
-            "another XDP program is attached to {}{whose}; stop its owner, or if it has none run \
-             ip link set {} {mode} off",
-            found.name,
-            quoted(&found.name)
-        ),
-    )
 }

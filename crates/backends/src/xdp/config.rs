@@ -1,5 +1,6 @@
 //! Options of a port, checked before anything is opened.
 
+use crate::drivers::rounds_buffers;
 use crate::sys::area::Layout;
 use crate::sys::bpf::Mode;
 use linerate_port::{InterfaceInfo, PortError, RxOptions, Spec};
@@ -28,6 +29,10 @@ const LAG: Duration = Duration::from_millis(1);
 const LINK_OVERHEAD: u32 = 14 + 8;
 /// Bytes that the kernel leaves free before each frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: u32 = 256;
+/// Bytes of the largest chunk: a page.
+const LARGEST_CHUNK: u32 = 4096;
+/// Largest MTU whose frames fit one chunk.
+pub(super) const LARGEST_MTU: u32 = LARGEST_CHUNK - HEADROOM - LINK_OVERHEAD;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CopyMode {
@@ -227,7 +232,7 @@ pub(super) fn queues(spec: &Spec, count: u32) -> io::Result<RangeInclusive<u32>>
 
 /// Returns the bytes of a chunk: enough for a frame of MTU length, if such a chunk exists.
 pub(super) fn chunk_bytes(found: &InterfaceInfo) -> u32 {
-    if longest_frame(found) + HEADROOM <= 2048 { 2048 } else { 4096 }
+    if longest_frame(found) + HEADROOM <= 2048 && !rounds_buffers(found) { 2048 } else { LARGEST_CHUNK }
 }
 
 /// Returns the longest frame of the interface, unless the kernel has merged several.
@@ -237,7 +242,7 @@ pub(super) fn longest_frame(found: &InterfaceInfo) -> u32 {
 
 /// Returns whether frames of MTU length need several chunks.
 pub(super) fn needs_several_chunks(found: &InterfaceInfo) -> bool {
-    longest_frame(found) + HEADROOM > 4096
+    longest_frame(found) + HEADROOM > LARGEST_CHUNK
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@
 //! The peer decides whether an interface can do that: a veth's peer needs an XDP program or GRO. The kernel is
 //! therefore polled regularly, and AF_XDP, which copies, sends the rest.
 
+use crate::drivers;
 use crate::rtnl::{XDP_SENDS, XdpFeatures};
 use crate::sys::area::Area;
 use crate::sys::bpf::Map;
-use crate::xdp_features::damages;
 use crate::xdp_live::interface::{Interface, LEAST_FRAME};
 use crate::xdp_live::loaded_program;
 use crate::xdp_live::ring::{FRAMES, Ring};
@@ -33,7 +33,7 @@ impl InPlaceResources {
     /// Opens them; `None` if the kernel does not report the interface's features, or lacks in-place sending. Call it
     /// inside the interface's namespace.
     pub(super) fn new(subject: &str, found: &InterfaceInfo) -> Option<Self> {
-        if damages(found).is_some() {
+        if drivers::damages(found).is_some() {
             return None;
         }
         let interface = Interface::new(subject.to_owned(), &found.name, &found.driver).ok()?;

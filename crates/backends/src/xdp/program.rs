@@ -96,6 +96,11 @@ impl Word {
         words.word(QUEUE_WORDS * queue as usize + self as usize).load(Ordering::Acquire)
     }
 
+    /// Returns the sum of all queues.
+    pub(super) fn total(self, words: &Words) -> u64 {
+        (0..words.len() / QUEUE_WORDS).map(|queue| self.get(words, queue as u32)).sum()
+    }
+
     /// Writes the word of a queue.
     pub(super) fn set(self, words: &Words, queue: u32, value: u64) {
         words.word(QUEUE_WORDS * queue as usize + self as usize).store(value, Ordering::Release);
