@@ -3,6 +3,7 @@
 //! - [`packet`], [`xdp`], [`xdp_live`], [`pcap`], [`mem`], [`null`], [`shm`], [`memif`], [`tun`], [`dpdk`], [`faulty`]: the backends; system calls stay in `sys/`;
 //! - [`inventory`]: interfaces and their capabilities; [`interface`]: all properties of one;
 //! - [`clocks`]: the clocks of the host and of cards;
+//! - `program_clock`: the clocks that programs in the kernel read;
 //! - [`netns`]: opening ports inside a network namespace;
 //! - `drivers`: facts on drivers that the kernel does not report;
 //! - [`ebpf`]: instructions for programs that run in the kernel;
@@ -65,7 +66,7 @@
 //!   name in the kernel's BTF, bound to the device), in the driver, in generic mode; zero copy, copied with frames of
 //!   several buffers, copied. `?mode=` and `?copy=` choose.
 //! - **Time** is taken in the program (`bpf_ktime_get_tai_ns`) and put into the 8 bytes before the frame; the
-//!   offset of TAI is read at start and every second. A word of the queue marks drivers without room for it; their
+//!   offset of TAI is read at start and every second (before Linux 6.1: the time since boot, and its offset). A word of the queue marks drivers without room for it; their
 //!   frames get the read time. A queue is served by one processor at a time and stays ordered; a stamp becomes visible
 //!   at the end of a poll of 64 frames, so the lag is 1 ms.
 //! - **A word of the queue decides** whether its frames are taken. `detach` clears it in shared memory: no system call,
@@ -192,6 +193,7 @@ mod nic;
 pub mod null;
 pub mod packet;
 pub mod pcap;
+mod program_clock;
 mod rtnl;
 pub mod shm;
 pub(crate) mod sys;

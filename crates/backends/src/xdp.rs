@@ -56,8 +56,8 @@ pub const BACKEND: Backend = Backend {
     leaves_when_sent: |_, _| true,
 };
 
-/// First kernel with all helpers of the programs (`bpf_ktime_get_tai_ns`).
-const LEAST_KERNEL: (u32, u32) = (6, 1);
+/// First kernel with links of XDP programs, which end with the process.
+const LEAST_KERNEL: (u32, u32) = (5, 9);
 
 /// Returns whether XDP can be used on an interface.
 fn on_interface(found: &InterfaceInfo) -> Result<String, String> {

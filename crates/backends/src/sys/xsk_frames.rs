@@ -40,8 +40,8 @@ pub(crate) struct FrameCounts {
 /// Parameters to interpret frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameParams {
-    /// Offset to subtract from a stamp to get UTC.
-    pub tai_offset: u64,
+    /// Offset to subtract from a stamp to get UTC, modulo 2^64.
+    pub ahead: u64,
     /// Time of frames without a stamp.
     pub now: Nanos,
     /// True if frames have metadata in front. (Before the first use of a chunk it reads as 0: no stamp.)
@@ -239,7 +239,7 @@ impl XskFrames {
             self.counts.unstamped += 1;
             return (reading.now, tag);
         }
-        (Nanos(time.saturating_sub(reading.tai_offset)), tag)
+        (Nanos(time.wrapping_sub(reading.ahead)), tag)
     }
 
     #[inline]

@@ -7,6 +7,7 @@ use super::receive::{AreaIntake, Intake, Queue};
 use super::tally::Tally;
 use super::vlan;
 use crate::ebpf::Insn;
+use crate::program_clock::ProgramClock;
 use crate::sys::area::{Area, Layout, Segment};
 use crate::sys::bpf::{Demands, Link, Map, MapKind, Mode, Program, Words};
 use crate::sys::bpf_ringbuf::Bell;
@@ -119,6 +120,11 @@ impl Attachment {
         self.form.mode
     }
 
+    /// Returns the clock of timestamps.
+    pub(super) fn clock(&self) -> ProgramClock {
+        self.form.clock
+    }
+
     /// Opens the intake of a queue, unless the program hands its frames to a socket; `snap` limits the bytes of each
     /// frame. Returns a note, too. A queue has one reader at a time.
     pub(super) fn intake(&self, queue: &Queue, snap: u32) -> io::Result<Option<(Box<dyn Intake>, String)>> {
@@ -227,7 +233,7 @@ fn attach(found: &InterfaceInfo, wanted: &XdpConfig, filter: &str) -> io::Result
     }
     if wanted.intake != Some(RxPath::Area) && !wanted.passes {
         let sockets = Map::new(MapKind::Xskmap, 4, queues)?;
-        let forms = forms(found, false).filter(|form| wanted.mode.is_none_or(|only| only == form.mode));
+        let forms = forms(found, false)?.filter(|form| wanted.mode.is_none_or(|only| only == form.mode));
         let load =
             |form, words: &Words| redirecting(form, queues, words.raw(), sockets.raw()).map_err(io::Error::other);
         if let Some((link, program, words, form)) = attach_one(found, forms, load, &mut refused)? {
@@ -260,7 +266,7 @@ fn attach_tallying(
 ) -> io::Result<Option<Attachment>> {
     let load =
         |form, words: &Words| tallying(form, queues, words.raw(), longest_frame(found)).map_err(io::Error::other);
-    let forms = forms(found, wanted.passes).filter(|form| form.mode == Mode::Native);
+    let forms = forms(found, wanted.passes)?.filter(|form| form.mode == Mode::Native);
     let Some((link, program, words, form)) = attach_one(found, forms, load, refused)? else { return Ok(None) };
     let notes = vec![describe(found, form, refused)];
     Ok(Some(Attachment::new(
@@ -287,7 +293,7 @@ fn attach_writing(
             let program = filter.and_then(Filter::program);
             writing(form, maps, area.layout(), longest_frame(found), program).map_err(io::Error::other)
         };
-        let forms = forms(found, passes).filter(|form| form.mode == Mode::Native);
+        let forms = forms(found, passes)?.filter(|form| form.mode == Mode::Native);
         if let Some((link, program, words, form)) = attach_one(found, forms, load, refused)? {
             let applied = if filter.is_some() { text } else { "" }.to_owned();
             let notes = std::iter::once(describe(found, form, refused)).chain(note).collect();
@@ -318,7 +324,15 @@ fn in_kernel(text: &str) -> io::Result<(Option<Filter>, Option<String>)> {
 }
 
 fn make_area(found: &InterfaceInfo, wanted: &XdpConfig, queues: u32) -> io::Result<(Arc<Area>, Arc<Bell>)> {
-    Ok((Arc::new(Area::new(wanted.area(queues, chunk_bytes(found)))?), Arc::new(Bell::new()?)))
+    let area = Area::new(wanted.area(queues, chunk_bytes(found))).map_err(|error| match error.raw_os_error() {
+        // Maps were limited to 4 MiB.
+        Some(libc::E2BIG) => io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("sharing frames with the host, and mode=ring, need Linux 5.18 or later; use packet:{}", found.name),
+        ),
+        _ => error,
+    })?;
+    Ok((Arc::new(area), Arc::new(Bell::new()?)))
 }
 
 /// Loads and attaches the first form that the driver supports.
@@ -348,13 +362,14 @@ fn attach_one(
 }
 
 /// Returns the forms of the program, best first.
-fn forms(found: &InterfaceInfo, passes: bool) -> impl Iterator<Item = Form> {
+fn forms(found: &InterfaceInfo, passes: bool) -> io::Result<impl Iterator<Item = Form>> {
+    let clock = ProgramClock::of_kernel()?;
     let vlan_tag = btf::function("bpf_xdp_metadata_rx_vlan_tag").filter(|_| vlan::are_reported(found));
-    let native = Form { mode: Mode::Native, vlan_tag: None, frags: true, passes };
+    let native = Form { mode: Mode::Native, vlan_tag: None, frags: true, clock, passes };
     let tagged = vlan_tag.map(|_| Form { vlan_tag, ..native });
     let plain = [native, Form { frags: false, ..native }];
     let generic = plain.map(|form| Form { mode: Mode::Generic, ..form });
-    tagged.into_iter().chain(plain).chain(generic)
+    Ok(tagged.into_iter().chain(plain).chain(generic))
 }
 
 fn name(mode: Mode) -> &'static str {

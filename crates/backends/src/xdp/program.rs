@@ -38,6 +38,7 @@ pub(super) use self::tallying::tallying;
 pub(super) use self::writing::{SHORTEST, writing};
 
 use crate::ebpf::{Alu, Assembler, Insn, JumpCondition, Label, Reg, Size, TooFar, helper};
+use crate::program_clock::ProgramClock;
 use crate::sys::bpf::{Mode, Words};
 use linerate_burst::Sizes;
 use std::sync::atomic::Ordering;
@@ -148,6 +149,8 @@ pub(super) struct Form {
     pub vlan_tag: Option<u32>,
     /// True if it accepts frames in several buffers.
     pub frags: bool,
+    /// Clock of timestamps.
+    pub clock: ProgramClock,
     /// True if the host receives the frames too.
     pub passes: bool,
 }
@@ -173,7 +176,7 @@ pub(super) fn redirecting(form: Form, queues: u32, words: i32, sockets: i32) -> 
     if let Some(id) = form.vlan_tag {
         call_vlan_tag(&mut asm, id);
     }
-    asm.call(helper::TAI);
+    asm.call(form.clock.helper());
     asm.load(Size::B4, Reg::R1, Reg::R6, MD_DATA_META);
     asm.load(Size::B4, Reg::R2, Reg::R6, MD_DATA);
     asm.mov(Reg::R3, Reg::R1);

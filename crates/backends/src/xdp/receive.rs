@@ -9,7 +9,6 @@ use super::program::Word;
 use crate::rtnl::{IFF_UP, Rtnetlink};
 use linerate_burst::{Count, Horizon, Interface, Ledger, LinkType, Nanos, Stage, StampSource};
 use linerate_port::{FrameTally, Head, HoldQueue, PortError, RxQueue};
-use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -36,6 +35,8 @@ pub(super) struct XdpRx {
     is_down: bool,
     looked: Nanos,
     clocks_read: Nanos,
+    /// The program's clock minus UTC.
+    ahead: u64,
     /// Time since when no frames are taken; zero until the first fill after that.
     detached: Option<Nanos>,
     /// True if the interface is gone and this is still to be reported: its frames are shown first.
@@ -77,6 +78,7 @@ impl XdpRx {
             is_down: false,
             looked: Nanos::ZERO,
             clocks_read: Nanos::ZERO,
+            ahead: 0,
             detached: None,
             removed: false,
         }
@@ -119,11 +121,17 @@ impl XdpRx {
         if went_down { Err(PortError::Down { port: self.subject.clone() }) } else { Ok(()) }
     }
 
+    /// Updates the difference between the program's clock and UTC.
+    fn follow_clock(&mut self) {
+        self.ahead = self.queue.attachment.clock().ahead(self.ahead);
+        self.intake.set_ahead(&self.queue, self.ahead);
+    }
+
     /// Shows more frames, if any; returns whether these are all.
     fn refill(&mut self, now: Nanos) -> bool {
         if now >= self.clocks_read.after(CLOCKS_AFTER) || now < self.clocks_read {
             self.clocks_read = now;
-            self.intake.set_ahead(&self.queue, tai_offset());
+            self.follow_clock();
         }
         self.intake.refill(&self.queue, now, self.detached.is_some())
     }
@@ -168,6 +176,7 @@ impl ProgramCounts {
 
 impl RxQueue for XdpRx {
     fn start(&mut self) {
+        self.follow_clock();
         self.queue.set(Word::Open, 1);
     }
 
@@ -230,13 +239,4 @@ impl Drop for XdpRx {
         // An unused sending side would keep the queue occupied.
         self.queue.attachment.idle_senders().remove(&self.queue.number);
     }
-}
-
-/// Returns the offset of International Atomic Time from UTC on this machine: whole seconds, 0 if the kernel was not
-/// set.
-fn tai_offset() -> u64 {
-    let nanos = |time: Timespec| i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
-    let Ok(tai) = clock_gettime_dynamic(DynamicClockId::Tai) else { return 0 };
-    let ahead = nanos(tai) - nanos(clock_gettime(ClockId::Realtime));
-    ((ahead + 500_000_000).div_euclid(1_000_000_000).max(0) * 1_000_000_000) as u64
 }

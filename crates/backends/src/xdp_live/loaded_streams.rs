@@ -5,13 +5,13 @@ use super::interface::{Interface, LEAST_FRAME};
 use super::loaded_program::LoadedProgram;
 use super::program::{BOUND, BYTES, DUE, LATE_FRAMES, LATE_MAX, LATE_SUM, Maps, NUMBERS, Program, SHIFTED};
 use super::shared_state::{LIMIT, LiveCounts, MADE, OFFSET, STOP, State};
+use crate::program_clock::{monotonic, utc_offset};
 use crate::sys::bpf::Map;
 use crate::sys::bpf_live::Bytes;
 use crate::sys::thread::Caller;
 use linerate_generate::Command;
 use linerate_generate::stream::StreamSet;
 use linerate_port::{AppliedCommands, CATCH_UP, LiveControl, LiveProgress, PortError, Sent, Unable};
-use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::any::Any;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -197,8 +197,7 @@ impl StreamControl {
 
     /// Updates the offset between UTC and the time since boot, which changes only when the clock is set.
     fn follow_clock(&self) {
-        let (before, utc, after) = (monotonic(), nanos(clock_gettime(ClockId::Realtime)), monotonic());
-        self.state.set(OFFSET, offset(self.state.get(OFFSET), before, utc, after));
+        self.state.set(OFFSET, utc_offset(self.state.get(OFFSET)));
     }
 
     /// Returns the bytes of frames that were sent. The driver does not report which frames it dropped: they are assumed
@@ -276,21 +275,4 @@ impl LiveControl for StreamControl {
     fn done(&self) -> AppliedCommands {
         self.commands.as_ref().map_or_else(AppliedCommands::default, |commands| commands.done(&self.state))
     }
-}
-
-/// Returns the offset between UTC and the time since boot, from UTC read between two readings of the latter. A known
-/// offset is kept if it can be true: a reading that was interrupted must not move timestamps back. A new one is rather
-/// too small than too large: no timestamp may be in the future.
-pub(super) fn offset(known: u64, before: u64, utc: u64, after: u64) -> u64 {
-    let (least, most) = (utc.wrapping_sub(after), utc.wrapping_sub(before));
-    if known.wrapping_sub(least) <= most.wrapping_sub(least) { known } else { least }
-}
-
-/// Returns the time since boot as programs see it.
-pub(super) fn monotonic() -> u64 {
-    nanos(clock_gettime(ClockId::Monotonic))
-}
-
-fn nanos(time: Timespec) -> u64 {
-    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }

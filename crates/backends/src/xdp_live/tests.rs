@@ -4,9 +4,9 @@ mod commands;
 mod order;
 mod random;
 
-use super::loaded_streams::{monotonic, offset};
 use super::program::{BOUND, DUE, LATE_FRAMES, LATE_MAX, Maps, Program as Streams, SHIFTED};
 use super::shared_state::{OFFSET, State};
+use crate::program_clock::monotonic;
 use crate::sys::bpf::{Demands, Map, MapKind, Program};
 use crate::sys::bpf_live::Bytes;
 use linerate_generate::Rate;
@@ -378,15 +378,4 @@ fn unsupported_streams_are_reported() {
         let reason = Streams::of(&set).map(|_| ()).unwrap_err();
         assert!(reason.contains(part), "{reason:?} does not contain {part:?}");
     }
-}
-
-#[test]
-fn an_interrupted_clock_reading_moves_no_timestamp_back() {
-    // UTC is 1000 ahead; each reading takes 10.
-    let first = offset(0, 0, 1005, 10);
-    assert_eq!(first, 995);
-    assert_eq!(offset(first, 20, 1030, 5000), first, "interrupted after UTC was read");
-    assert_eq!(offset(first, 20, 5000, 5010), first, "interrupted before UTC was read");
-    assert_eq!(offset(first, 20, 1021, 22), 999, "a quicker reading is more accurate");
-    assert_eq!([offset(first, 20, 2021, 22), offset(first, 20, 21, 22)], [1999, u64::MAX], "the clock was set");
 }

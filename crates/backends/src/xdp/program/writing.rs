@@ -64,7 +64,7 @@ pub(crate) fn writing(
     cut(&mut asm, bad);
     asm.place(whole);
     find_room(&mut asm, layout, full);
-    asm.call(helper::TAI);
+    asm.call(form.clock.helper());
     asm.load(Size::B8, Reg::R1, Reg::R8, Word::Ahead.at());
     asm.alu(Alu::Sub, Reg::R0, Reg::R1);
     // Offsets of the segment and the desc.

@@ -67,7 +67,7 @@ pub(crate) trait Intake: Send {
         now
     }
 
-    /// Sets the offset of International Atomic Time from UTC, in nanoseconds.
+    /// Sets the program's clock minus UTC, in nanoseconds, modulo 2^64.
     fn set_ahead(&mut self, _queue: &Queue, _nanos: u64) {}
 
     /// Returns a pending error.
@@ -108,7 +108,7 @@ pub(crate) struct SocketIntake {
 impl SocketIntake {
     /// Creates an intake; frames longer than `super_frame` are super-frames.
     pub(crate) fn new((frames, socket): (XskFrames, Arc<XskSocket>), super_frame: u32, busy_poll: bool) -> Self {
-        let reading = FrameParams { tai_offset: 0, now: Nanos::ZERO, stamped: true, super_frame };
+        let reading = FrameParams { ahead: 0, now: Nanos::ZERO, stamped: true, super_frame };
         SocketIntake { frames, socket, reading, busy_poll }
     }
 }
@@ -146,7 +146,7 @@ impl Intake for SocketIntake {
     }
 
     fn set_ahead(&mut self, _: &Queue, nanos: u64) {
-        self.reading.tai_offset = nanos;
+        self.reading.ahead = nanos;
     }
 
     fn take_error(&self) -> io::Result<()> {
