@@ -106,6 +106,16 @@ fn packet_with_two_lanes_on_one_queue() {
 }
 
 #[test]
+fn packet_for_forwarding_with_one_lane() {
+    run_for_forwarding(Some(1));
+}
+
+#[test]
+fn packet_for_forwarding_with_one_lane_per_cpu() {
+    run_for_forwarding(None);
+}
+
+#[test]
 fn live_frames_to_packet_with_one_lane() {
     run_live(1, Some(1), "packet", "");
 }
@@ -128,6 +138,13 @@ fn live_frames_to_xdp_with_four_queues() {
 fn run_live(queues: u32, lanes: Option<usize>, receiver: &'static str, options: &'static str) {
     if let Some(veth) = Veth::up(queues, lanes) {
         run(&veth.using("xdp-live", receiver, options) as &dyn Harness);
+    }
+}
+
+/// The frames of an MTU of 9,000 bytes fit the slots of a ring; those of 65,535 come in blocks.
+fn run_for_forwarding(lanes: Option<usize>) {
+    if let Some(veth) = Veth::with("left:eth0,right:eth0,mtu=9000", lanes) {
+        run(&veth.prompt() as &dyn Harness);
     }
 }
 

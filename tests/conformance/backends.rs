@@ -224,6 +224,8 @@ pub(super) struct Veth {
     receiver: &'static str,
     /// Additional options of the receiver, such as `&mode=native`.
     options: &'static str,
+    /// True if frames are received as for forwarding, at once.
+    prompt: bool,
     lab: TemporaryLab,
 }
 
@@ -260,7 +262,7 @@ impl Veth {
         let lab = TemporaryLab::up(&plan).unwrap_or_else(|error| panic!("{error}"));
         let shown = lanes.map_or("one per CPU".to_owned(), |lanes| lanes.to_string());
         let name = format!("packet, {link}, lanes: {shown}");
-        Some(Veth { name, queues, lanes, sender: "packet", receiver: "packet", options: "", lab })
+        Some(Veth { name, queues, lanes, sender: "packet", receiver: "packet", options: "", prompt: false, lab })
     }
 
     /// Sets the backends of the pair.
@@ -272,6 +274,12 @@ impl Veth {
             assert!(gro.unwrap().success());
         }
         Veth { sender, receiver, options, ..self }
+    }
+
+    /// Receives frames as for forwarding.
+    pub(super) fn prompt(mut self) -> Self {
+        self.name += ", prompt";
+        Veth { prompt: true, ..self }
     }
 
     pub(super) fn lab(&self) -> &TemporaryLab {
@@ -287,6 +295,8 @@ impl Veth {
     pub(super) fn receiver(&self, host: &str, more: &str) -> String {
         let lanes = self.lanes.map_or(String::new(), |lanes| format!("&lanes={lanes}"));
         let options = match self.receiver {
+            // block= would select the other ring.
+            "packet" if self.prompt => format!("ring={}{lanes}", if more == SMALL { "256KiB" } else { "128MiB" }),
             "packet" => format!("{PACKET_RING}{lanes}{more}"),
             _ => {
                 let by_socket = ["native", "generic", "af_xdp"].iter().any(|mode| self.options.contains(mode));
@@ -299,7 +309,8 @@ impl Veth {
 
     /// Opens a wire from left to right, with additional options of the receiver.
     pub(super) fn open_with(&self, options: &RxOptions, more: &str) -> Wire {
-        let rx = receive(&self.receiver("right", more), options);
+        let options = RxOptions { prompt: self.prompt, ..options.clone() };
+        let rx = receive(&self.receiver("right", more), &options);
         Wire::live(transmit(&self.sender("left"), self.can().senders), rx).with_window(WINDOW)
     }
 
@@ -328,7 +339,11 @@ impl Harness for Veth {
             // Each CPU stamps its frames in order; several CPUs in one ring do not.
             ordered_lanes: self.lanes != Some(1) && !self.options.contains("generic"),
             // The kernel reserves a part of a live frame's page, which varies; 3,400 bytes fit on all.
-            longest: if self.sender == "xdp-live" { 3400 } else { 65_549 },
+            longest: match (self.sender, self.prompt) {
+                ("xdp-live", _) => 3400,
+                (_, true) => 9014,
+                (_, false) => 65_549,
+            },
             cuts: match self.receiver {
                 "packet" => Some(0),
                 "xdp" if self.options.contains("ring") => Some(14),
@@ -351,6 +366,6 @@ impl Harness for Veth {
     }
 
     fn reopen(&self, _wire: &Wire) -> RxPort {
-        receive(&self.receiver("right", SMALL), &RxOptions::default())
+        receive(&self.receiver("right", SMALL), &RxOptions { prompt: self.prompt, ..RxOptions::default() })
     }
 }

@@ -65,7 +65,7 @@ fn round(between: PairLink, frames: u32, size: usize) -> anyhow::Result<Sample> 
         }
         PairLink::Wire(port) => {
             let spec = |interface| port_in(&lab, port, "mid", interface);
-            let options = RxOptions { promiscuous: true, lanes: 1, ..RxOptions::default() };
+            let options = RxOptions { promiscuous: true, lanes: 1, prompt: true, ..RxOptions::default() };
             // Both ends receive, as those of a wire: a veth accepts frames of XDP only if an XDP program receives.
             let (mut from, _back) = (open_rx(&spec("in")?, &options)?, open_rx(&spec("out")?, &options)?);
             if !port.starts_with("xdp") {

@@ -314,7 +314,7 @@ export_rows! {
     ForwardReceived = Forward, Received, "received";
     /// Packets handed to the other port.
     Forwarded = Forward, Delivered, "delivered";
-    /// Packets that one port received truncated; they are not forwarded.
+    /// Packets that one port received truncated, as packet: does with super-frames; they are not forwarded.
     ForwardTruncated = Forward, Lost, "truncated";
     /// Received packets that the engine of `inline` injected.
     ForwardInjected = Forward, Note, "injected";

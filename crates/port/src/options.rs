@@ -28,6 +28,8 @@ pub struct RxOptions {
     /// an option of the port (`direction=`) takes precedence. Without it only received frames are delivered: a tester
     /// does not receive those that it sends.
     pub outgoing: bool,
+    /// Frames are forwarded or answered: return each as soon as it has arrived, at a higher cost per frame.
+    pub prompt: bool,
     /// Only counts of frames and sizes are needed: a backend that can may count frames on arrival and return none
     /// ([`RxQueue::tallied`](crate::RxQueue::tallied)).
     pub tally: bool,

@@ -1,6 +1,6 @@
 //! The receiving side: a lane over one socket and its ring.
 
-use super::PacketConfig;
+use super::config::{LINK_OVERHEAD, PacketConfig};
 use crate::clocks::CardClock;
 use crate::sys::packet_blocks::PacketBlocks;
 use crate::sys::packet_ring::PacketRing;
@@ -17,8 +17,6 @@ use std::time::Duration;
 const LOOK_AFTER: Duration = Duration::from_millis(10);
 /// Margin beyond three block timeouts: a timer may be late on a busy machine.
 const DETACH_MARGIN: Duration = Duration::from_millis(10);
-/// Link headers of a frame of MTU length: Ethernet and two VLAN tags.
-const LINK_OVERHEAD: u32 = 14 + 8;
 
 /// Flags that are counted per frame.
 const FLAGGED: [(Flags, Count); 3] = [

@@ -1,4 +1,5 @@
-//! The TPACKET_V3 receive ring: blocks of frames exchanged between kernel and process (linux/if_packet.h;
+//! The receive rings of AF_PACKET, exchanged between kernel and process: blocks of frames (TPACKET_V3), or slots of one
+//! frame each (TPACKET_V2), which are handled as blocks of one frame (linux/if_packet.h;
 //! Documentation/networking/packet_mmap.rst).
 //!
 //! Unsafe because the ring is memory that the kernel writes. The rule that makes it sound: while a block's status is
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes that the kernel leaves free before each frame, to restore a VLAN tag.
 const RESERVE: u32 = 16;
+const TPACKET_V2: u32 = 1;
 const TPACKET_V3: u32 = 2;
 const PAGE: usize = 4096;
 const VLAN_TAG: usize = 4;
@@ -24,6 +26,12 @@ const TPID_8021Q: u16 = 0x8100;
 const PACKET_OUTGOING: u8 = 4;
 /// Bytes of struct tpacket3_hdr and the struct sockaddr_ll after it.
 const HEADERS: u32 = 48 + 20;
+/// The same of struct tpacket2_hdr.
+const SLOT_HEADERS: u32 = 32 + 20;
+/// Bytes that the kernel needs in a slot before an Ethernet frame: headers, alignment, and the reserve.
+pub(crate) const SLOT_OVERHEAD: u32 = 96;
+/// Slots are allocated by the kernel in blocks of this size.
+pub(crate) const SLOT_BLOCK: u32 = 64 << 10;
 
 /// A restored VLAN tag must not make a frame longer than any part of linerate handles.
 const LONGEST: u32 = MAX_FRAME as u32 - VLAN_TAG as u32;
@@ -40,12 +48,12 @@ const STATUS_RAW_HARDWARE: u32 = 1 << 31;
 /// Layout of a ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// Bytes of a block; a multiple of the page size.
+    /// Bytes of a block, a multiple of the page size; or of a slot, a power of two up to 64 KiB.
     pub block_bytes: u32,
-    /// Number of blocks.
+    /// Number of blocks or slots.
     pub blocks: u32,
-    /// Time after which a block that is not full is handed over.
-    pub timeout_ms: u32,
+    /// Time after which a block that is not full is handed over; `None` for slots, which are handed over at once.
+    pub timeout_ms: Option<u32>,
 }
 
 /// A ring mapped into this process.
@@ -97,18 +105,28 @@ pub(crate) struct BadRecord;
 impl PacketRing {
     /// Sets a ring up on a socket that is not bound yet, and maps it.
     pub(crate) fn new(socket: &PacketSocket, layout: Layout) -> io::Result<Self> {
-        socket.set(libc::PACKET_VERSION, TPACKET_V3)?;
+        socket.set(libc::PACKET_VERSION, if layout.timeout_ms.is_some() { TPACKET_V3 } else { TPACKET_V2 })?;
         socket.set(libc::PACKET_RESERVE, RESERVE)?;
-        let request = libc::tpacket_req3 {
-            tp_block_size: layout.block_bytes,
-            tp_block_nr: layout.blocks,
-            tp_frame_size: 2048,
-            tp_frame_nr: layout.block_bytes / 2048 * layout.blocks,
-            tp_retire_blk_tov: layout.timeout_ms,
-            tp_sizeof_priv: 0,
-            tp_feature_req_word: 0,
-        };
-        socket.set_raw(libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        if let Some(timeout_ms) = layout.timeout_ms {
+            let request = libc::tpacket_req3 {
+                tp_block_size: layout.block_bytes,
+                tp_block_nr: layout.blocks,
+                tp_frame_size: 2048,
+                tp_frame_nr: layout.block_bytes / 2048 * layout.blocks,
+                tp_retire_blk_tov: timeout_ms,
+                tp_sizeof_priv: 0,
+                tp_feature_req_word: 0,
+            };
+            socket.set_raw(libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        } else {
+            let request = libc::tpacket_req {
+                tp_block_size: SLOT_BLOCK,
+                tp_block_nr: layout.blocks / (SLOT_BLOCK / layout.block_bytes),
+                tp_frame_size: layout.block_bytes,
+                tp_frame_nr: layout.blocks,
+            };
+            socket.set_raw(libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        }
         let bytes = layout.block_bytes as usize * layout.blocks as usize;
         // A page of zeros after the ring, so that TAIL bytes after its last frame may be read.
         let mapped = bytes + PAGE;
@@ -157,10 +175,13 @@ impl PacketRing {
     pub(crate) fn open(&self, block: u32) -> Walk {
         debug_assert!(self.is_ready(block));
         // struct tpacket_block_desc: version, offset_to_priv, block_status, num_pkts, offset_to_first_pkt.
-        // Loss of frames is a flag of a block, not of its frames.
+        // Loss of frames is a flag of a block or slot.
         let losing = self.status(block).load(Ordering::Relaxed) & STATUS_LOSING != 0;
         let flags = if losing { Flags::LOSING } else { Flags::NONE };
-        Walk { block, left: self.word(block, 12), next: self.word(block, 16), flags }
+        match self.layout.timeout_ms {
+            Some(_) => Walk { block, left: self.word(block, 12), next: self.word(block, 16), flags },
+            None => Walk { block, left: 1, next: 0, flags },
+        }
     }
 
     /// Appends the descs of the next frames of a walk until there are `limit`, and restores VLAN tags. Frames longer on
@@ -223,9 +244,10 @@ impl PacketRing {
 
     fn status(&self, block: u32) -> &AtomicU32 {
         assert!(block < self.layout.blocks);
-        // SAFETY: inside the mapping (just checked) and aligned (a block starts on a page); kernel and
-        // process both access this word, atomically.
-        unsafe { AtomicU32::from_ptr(self.base.add(self.start(block) + 8).cast()) }
+        let at = if self.layout.timeout_ms.is_some() { 8 } else { 0 };
+        // SAFETY: inside the mapping (just checked) and aligned (a block starts on a page, a slot at a power of two);
+        // kernel and process both access this word, atomically.
+        unsafe { AtomicU32::from_ptr(self.base.add(self.start(block) + at).cast()) }
     }
 
     fn start(&self, block: u32) -> usize {
@@ -245,28 +267,15 @@ impl PacketRing {
     /// Returns the header of the frame that a walk has reached, if header and frame are inside the block.
     #[inline]
     fn header(&self, walk: &Walk) -> Option<Header> {
-        // struct tpacket3_hdr: next_offset, sec, nsec, snaplen, len, status, mac:net, rxhash, vlan_tci,
-        // vlan_tpid:padding.
         let limit = self.layout.block_bytes;
-        if walk.next > limit - HEADERS {
+        let headers = if self.layout.timeout_ms.is_some() { HEADERS } else { SLOT_HEADERS };
+        if walk.next > limit - headers {
             return None;
         }
         let word = |index: u32| self.word(walk.block, walk.next + 4 * index);
-        let header = Header {
-            next: word(0),
-            seconds: word(1),
-            nanos: word(2),
-            captured: word(3),
-            wire: word(4),
-            status: word(5),
-            mac: word(6) as u16,
-            vlan_tci: word(8) as u16,
-            vlan_tpid: word(9) as u16,
-            // struct sockaddr_ll follows: family:protocol, ifindex, hatype:pkttype:halen.
-            kind: (word(14) >> 16) as u8,
-        };
+        let header = if self.layout.timeout_ms.is_some() { Header::of_block(word) } else { Header::of_slot(word) };
         let end = u64::from(walk.next) + u64::from(header.mac) + u64::from(header.captured);
-        (end <= u64::from(limit) && u32::from(header.mac) >= HEADERS + VLAN_TAG as u32).then_some(header)
+        (end <= u64::from(limit) && u32::from(header.mac) >= headers + VLAN_TAG as u32).then_some(header)
     }
 
     /// Moves the two MAC addresses forward by four bytes and writes the tag after them.
@@ -301,6 +310,44 @@ struct Header {
     vlan_tci: u16,
     vlan_tpid: u16,
     kind: u8,
+}
+
+impl Header {
+    /// Reads a header by its words. struct tpacket3_hdr: next_offset, sec, nsec, snaplen, len, status, mac:net, rxhash,
+    /// vlan_tci, vlan_tpid:padding; struct sockaddr_ll follows: family:protocol, ifindex, hatype:pkttype:halen.
+    #[inline]
+    fn of_block(word: impl Fn(u32) -> u32) -> Self {
+        Header {
+            next: word(0),
+            seconds: word(1),
+            nanos: word(2),
+            captured: word(3),
+            wire: word(4),
+            status: word(5),
+            mac: word(6) as u16,
+            vlan_tci: word(8) as u16,
+            vlan_tpid: word(9) as u16,
+            kind: (word(14) >> 16) as u8,
+        }
+    }
+
+    /// The same of struct tpacket2_hdr: status, len, snaplen, mac:net, sec, nsec, vlan_tci:vlan_tpid, padding; then
+    /// struct sockaddr_ll.
+    #[inline]
+    fn of_slot(word: impl Fn(u32) -> u32) -> Self {
+        Header {
+            next: 0,
+            seconds: word(4),
+            nanos: word(5),
+            captured: word(2),
+            wire: word(1),
+            status: word(0),
+            mac: word(3) as u16,
+            vlan_tci: word(6) as u16,
+            vlan_tpid: (word(6) >> 16) as u16,
+            kind: (word(10) >> 16) as u8,
+        }
+    }
 }
 
 #[inline]

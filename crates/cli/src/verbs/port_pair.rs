@@ -88,7 +88,7 @@ impl JoinArgs {
 /// Opens a port to receive from, so that frames leave the other port as they were on the wire.
 pub fn receive_whole(from: &Spec, faults: &Faults, no_faults: bool) -> Result<RxPort, PortError> {
     // One lane keeps the order of frames, and numbers them, which the faults need.
-    let options = RxOptions { promiscuous: true, lanes: 1, paused: true, ..RxOptions::default() };
+    let options = RxOptions { promiscuous: true, lanes: 1, paused: true, prompt: true, ..RxOptions::default() };
     let mut from = from.clone();
     if link(&from) == LinkType::RAW && from.option("offloads").is_none() {
         // Frames leave the other port with checksums, and must fit its MTU.
@@ -145,7 +145,8 @@ fn differ(one: &Spec, other: &Spec) -> Option<String> {
 
 /// Returns the remedy for frames above the MTU.
 fn hint(ledger: &Ledger) -> Option<String> {
-    let (long, made) = (ledger.total(Count::TooLong), ledger.total(Count::SuperFrames));
+    let long = ledger.total(Count::TooLong) + ledger.total(Count::ForwardTruncated);
+    let made = ledger.total(Count::SuperFrames);
     (long > 0 && made > 0).then(|| {
         format!(
             "{} too long to forward, because a host at one end uses segmentation offload; on that host run \

@@ -185,7 +185,8 @@ pub(crate) fn report_failure(report: &ResponderReport) {
 pub(crate) fn answering(port: &Spec, own: Vec<AddressRange>, answer_rate: u32) -> anyhow::Result<InterfaceResponder> {
     let own = Addresses::new(own).map_err(usage)?;
     let spec = packet_port(port)?;
-    let options = RxOptions { promiscuous: true, filter: FILTER.into(), lanes: 1, ..RxOptions::default() };
+    let options =
+        RxOptions { promiscuous: true, filter: FILTER.into(), lanes: 1, prompt: true, ..RxOptions::default() };
     let mut receiving = spec.clone();
     receiving.options.push(("ring".into(), RING.into()));
     let from = open_rx(&receiving, &options)?;

@@ -117,7 +117,7 @@ impl SwitchPorts {
         let (mut ports, mut numbers) = (Vec::new(), Vec::new());
         for (number, port) in (1..).zip(&self.ports).filter(|(_, port)| !port.is_mirror) {
             ports.push(match port.is_file {
-                true => open_rx(&port.spec, &RxOptions { lanes: 1, ..RxOptions::default() })?,
+                true => open_rx(&port.spec, &RxOptions { lanes: 1, prompt: true, ..RxOptions::default() })?,
                 false => receive_whole(&port.spec, &plain, true)?,
             });
             numbers.push(number);
