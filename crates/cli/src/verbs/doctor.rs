@@ -55,7 +55,7 @@ Examples:
   linerate doctor --self-test --yes eth1 eth2
   # print the commands that fix errors and warnings
   linerate doctor eth0 --json |
-    jq -r '.findings[]|select(.severity|IN(\"bad\",\"warn\")).mend[]'
+    jq -r '.findings[]|select(.severity|IN(\"error\",\"warning\")).fix[]'
 Printed commands are for bash and zsh, and need root. --fix changes offloads,
 receive rings, files of /proc/sys and CPU governors; it lists the changes first
 and restores all of them when COMMAND ends, or at Ctrl-C, SIGTERM, SIGHUP and
