@@ -195,9 +195,19 @@ fn open_lanes(wanted: &mut PacketConfig, found: &InterfaceInfo, promiscuous: boo
         if wanted.lanes > 1 {
             // A fanout group has its own flag for outgoing frames, independent of its sockets.
             let ignore = if wanted.direction == Direction::In { FANOUT_IGNORE_OUTGOING } else { 0 };
-            group = Some(socket.join_fanout(group, libc::PACKET_FANOUT_CPU | ignore)?);
+            group = match socket.join_fanout(group, libc::PACKET_FANOUT_CPU | ignore) {
+                // Older kernels (6.1) group sockets of an interface only while it is up.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) && !found.up && group.is_none() => {
+                    wanted.lanes = 1;
+                    None
+                }
+                joined => Some(joined?),
+            };
         }
         lanes.push((socket, ring));
+        if wanted.lanes == 1 {
+            break;
+        }
     }
     for (socket, _) in &lanes {
         socket.statistics()?;
