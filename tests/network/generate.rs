@@ -3,8 +3,8 @@
 use linerate_tests::support::program::{Ended, run, start};
 use linerate_tests::support::records::{self, assert_same_frames};
 use linerate_tests::support::wire::{Wire, settle};
-use linerate_tests::support::{Scratch, frames, has_tools, may_make_labs, tool};
-use std::time::{Duration, Instant};
+use linerate_tests::support::{Scratch, frames, has_tools, may_make_labs, tool, wait_until};
+use std::time::Instant;
 
 #[test]
 fn udp_packets_arrive_with_the_requested_fields() {
@@ -110,7 +110,11 @@ fn interface_down_or_removed_is_an_error() {
     wire.ip("a", &["link", "set", "eth0", "up"]);
     let mut sender = wire.sender(&["--udp", "-c", "0", "--rate", "1000pps"]);
     let sending = std::thread::spawn(move || Ended::of(sender.output().unwrap()));
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until("packets are sent", || {
+        let text = tool("ip", &["-n", &wire.namespace("a"), "-s", "-j", "link", "show", "eth0"]);
+        let links: serde_json::Value = serde_json::from_str(&text).unwrap();
+        links[0]["stats64"]["tx"]["packets"].as_u64() > Some(0)
+    });
     wire.ip("a", &["link", "del", "eth0"]);
     let ended = sending.join().unwrap().with_status(1).says("packet:eth0");
     let json = ended.json();

@@ -28,6 +28,10 @@
 //! ms by default and at least the timeout plus 1 ms, because the stamp is taken before the frame is stored. Before
 //! Linux 6.18 the kernel rounds the timeout up to timer ticks and adds one (8 ms at 250 Hz); the lag follows.
 //!
+//! Frames to be forwarded or answered (`RxOptions::prompt`) do not wait for that: TPACKET_V2 has a slot per frame, which
+//! is walked as a block of one frame. Its slots hold a frame of MTU length, so super-frames are truncated. `block=` and
+//! `timeout=` select blocks for these too.
+//!
 //! With `stamp=hardware` the card stamps frames (SIOCSHWTSTAMP, PACKET_TIMESTAMP), and its times are converted to host
 //! time ([`clocks`]), which the horizon and all other ports use. The status of each frame names the source of its
 //! stamp. The walk through a block is compiled twice, so that others pay nothing. Not tested with a card that has a

@@ -1,9 +1,9 @@
 //! `packet:interface`: AF_PACKET, for every driver, without taking frames away from the host.
 //!
 //! Receives through TPACKET_V3 rings whose blocks are used as bursts in place: nothing is copied. Frames to be forwarded
-//! or answered come through TPACKET_V2, whose slots are visible at once instead of after the block timeout. One socket per lane,
-//! joined in a fanout group by CPU, because each CPU stamps and stores its frames in order while two CPUs feeding one
-//! ring do not. Sends with `sendmmsg`, bypassing the queueing discipline.
+//! or answered come through TPACKET_V2, whose slots are visible at once instead of after the block timeout. One socket
+//! per lane, joined in a fanout group by CPU, because each CPU stamps and stores its frames in order while two CPUs
+//! feeding one ring do not. Sends with `sendmmsg`, bypassing the queueing discipline.
 
 mod config;
 mod direction;

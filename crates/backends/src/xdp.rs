@@ -157,7 +157,7 @@ struct XdpMonitor {
 
 impl Monitor for XdpMonitor {
     fn counters(&self, ledger: &mut Ledger) {
-        self.nic.add_counters(ledger, || Some(self.attachment.dropped()? - self.dropped_before));
+        self.nic.add_counters(ledger, || Some(self.attachment.dropped()?.saturating_sub(self.dropped_before)));
     }
 }
 
