@@ -199,6 +199,10 @@ fn open_lanes(wanted: &mut PacketConfig, found: &InterfaceInfo, promiscuous: boo
                 // Older kernels (6.1) group sockets of an interface only while it is up.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) && !found.up && group.is_none() => {
                     wanted.lanes = 1;
+                    wanted
+                        .filter
+                        .notes
+                        .push("one lane: this kernel opens several only while the interface is up".into());
                     None
                 }
                 joined => Some(joined?),

@@ -42,7 +42,7 @@ pub(super) fn bind(wanted: &XdpConfig, found: &InterfaceInfo, queue: u32, layout
     let memory = Arc::new(Memory::new(layout.chunk, layout.receive + layout.sizes.send, joined)?);
     let (socket, Rings { receive, fill, send, completion }) = XskSocket::new(memory.clone(), layout.sizes)?;
     // Chunks for the card before it starts: igb wakes the wrong interrupt vector when they come later, and receives
-    // nothing (igb_xsk_wakeup, Linux 6.14 to 6.18).
+    // nothing (igb_xsk_wakeup, Linux 6.18).
     let frames = XskFrames::new(memory.clone(), receive, fill, layout.receive);
     let several = needs_several_chunks(found);
     let mut attempts = Vec::new();
