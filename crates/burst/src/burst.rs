@@ -5,6 +5,7 @@
 //! of frames that the reader owns become slices.
 #![allow(unsafe_code)]
 
+use crate::cpu::prefetch_address;
 use crate::{Desc, Flags, TAIL};
 use std::fmt;
 use std::marker::PhantomData;
@@ -164,14 +165,7 @@ impl<'a> Burst<'a> {
     /// Prefetches a desc that will be read soon; harmless for any `index`.
     #[inline(always)]
     pub fn prefetch_desc(&self, index: usize) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch reads nothing and cannot fault.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.descs.as_ptr().wrapping_add(index).cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = index;
+        prefetch_address(self.descs.as_ptr().wrapping_add(index).cast());
     }
 
     /// Prefetches the beginning of frame `index`, which will be read soon.
@@ -196,14 +190,7 @@ impl<'a> Burst<'a> {
     #[inline(always)]
     fn prefetch_lines(&self, index: usize, lines: usize) {
         let frame = self.base.wrapping_add(self.descs[index].offset as usize);
-        #[cfg(target_arch = "x86_64")]
-        for line in 0..lines {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch reads nothing and cannot fault.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(frame.wrapping_add(line * LINE).cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (frame, lines);
+        (0..lines).for_each(|line| prefetch_address(frame.wrapping_add(line * LINE)));
     }
 
     #[inline]

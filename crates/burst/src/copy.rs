@@ -6,6 +6,7 @@
 //! a shared block), and a read that races with a write is undefined behaviour even if its result is discarded.
 #![allow(unsafe_code)]
 
+use crate::cpu::prefetch_address as prefetch;
 use crate::memory::BlockPart;
 use crate::slot::{Layout, RECORD_HEADER};
 use crate::{Burst, Desc, Flags, FrameIndex, Nanos, TAIL};
@@ -250,19 +251,6 @@ impl Copying for OverlappingTail {
             }
         }
     }
-}
-
-/// Prefetches a cache line that will be read; harmless for any pointer.
-#[inline(always)]
-fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing and cannot fault.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }
 
 /// Prefetches a cache line that will be written; harmless for any pointer.

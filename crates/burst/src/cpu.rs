@@ -6,14 +6,20 @@
 /// Prefetches the cache line in which `place` starts and which will soon be read or written.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
+    prefetch_address(std::ptr::from_ref(place).cast());
+}
+
+/// [`prefetch`] of the cache line at an address; harmless for any address.
+#[inline(always)]
+pub fn prefetch_address(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing and cannot fault.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast());
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
+    let _ = address;
 }
 
 /// [`prefetch`] into the second-level cache, which accepts many more requests at a time: for large numbers of

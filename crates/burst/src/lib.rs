@@ -114,7 +114,7 @@ pub use block::{Block, CommitState, RECORD_HEADER};
 pub use burst::{Burst, MisplacedDesc};
 pub use copy::FinishDesc;
 pub use counters::{Count, Kind, Stage, Unit};
-pub use cpu::{match_mask, prefetch, prefetch_many};
+pub use cpu::{match_mask, prefetch, prefetch_address, prefetch_many};
 pub use desc::{Desc, Flags};
 pub use frame_index::FrameIndex;
 pub use helper::Helper;

@@ -43,8 +43,8 @@
 //! # Waiting
 //!
 //! Waiting is adaptive. While input is likely and spinning has paid off recently, the thread spins for 50 us, then
-//! polls. If each poll costs the producer of frames time (`RxQueue::poll_interval`) it sleeps between polls instead, unless a
-//! consumer needs each frame at once. While frames are ready that another lane could still precede, it sleeps for half
+//! polls. If frames become visible in batches, or each poll costs their producer time (`RxQueue::poll_interval`), it
+//! sleeps between polls instead, unless a consumer needs each frame at once. While frames are ready that another lane could still precede, it sleeps for half
 //! a millisecond: spinning lets a few frames through at a time and costs a core (measured on veth with the sender on
 //! the other core: 0.40 M frames/s spinning, 0.63 sleeping). During the run only the queues' own counters are read:
 //! querying a network card can take milliseconds, and holds locks.

@@ -1,7 +1,8 @@
 //! Work on blocks of frames: in the thread that fills them, or in a separate one.
 //!
-//! Blocks travel to the thread and return empty; their number is bounded, so the producer waits for a slower thread,
-//! and the ports count what they lose during the wait. A panic in the work ends it, but not the accounting: later
+//! Blocks travel to the thread and return empty, and the one that returned last is filled next: while the thread keeps
+//! up, few blocks circulate, and those stay in the cache. Their number is bounded, so the producer waits for a slower
+//! thread, and the ports count what they lose during the wait. A panic in the work ends it, but not the accounting: later
 //! blocks are skipped.
 
 use crate::thread_panic::{ThreadPanic, survive};
@@ -47,7 +48,9 @@ pub(crate) struct GuardedWork<W> {
 /// Handle of a separate thread.
 pub(crate) struct SeparateThread<W: Work> {
     jobs: Sender<Job<W>>,
-    empty: Receiver<Block>,
+    returned: Receiver<Block>,
+    /// Empty blocks, the last one returned at the end.
+    empty: Vec<Block>,
     thread: JoinHandle<GuardedWork<W>>,
     /// Number of blocks allocated, and its maximum.
     made: usize,
@@ -74,7 +77,7 @@ impl<W: Work> Worker<W> {
     /// If the thread cannot be started: returns the work.
     pub(crate) fn apart(name: &str, work: W, most: usize) -> Result<Self, (W, std::io::Error)> {
         let (jobs, taken) = channel::<Job<W>>();
-        let (back, empty) = channel();
+        let (back, returned) = channel();
         let failed = Arc::new(AtomicBool::new(false));
         let has_failed = Arc::clone(&failed);
         // If the thread cannot be started, the work must not be dropped with the closure.
@@ -103,7 +106,8 @@ impl<W: Work> Worker<W> {
         match Builder::new().name(name.into()).spawn(run) {
             Ok(thread) => Ok(Worker::SeparateThread(SeparateThread {
                 jobs,
-                empty,
+                returned,
+                empty: Vec::new(),
                 thread,
                 made: 1,
                 most,
@@ -168,9 +172,9 @@ impl<W: Work> Worker<W> {
     pub(crate) fn join(self) -> Result<GuardedWork<W>, ThreadPanic> {
         match self {
             Worker::Here(guarded) => Ok(guarded),
-            Worker::SeparateThread(SeparateThread { jobs, empty, thread, .. }) => {
+            Worker::SeparateThread(SeparateThread { jobs, returned, thread, .. }) => {
                 let name = thread.thread().name().unwrap_or_default().to_owned();
-                drop((jobs, empty));
+                drop((jobs, returned));
                 thread.join().map_err(|panic| ThreadPanic::of(&name, &*panic))
             }
         }
@@ -214,7 +218,7 @@ impl<W: Work> SeparateThread<W> {
         let empty = self.empty(make).or_else(|_| {
             // All are in use: the work is slower than the lanes.
             let since = Instant::now();
-            let empty = self.empty.recv();
+            let empty = self.returned.recv();
             self.waits += 1;
             self.waited += since.elapsed();
             empty
@@ -227,12 +231,19 @@ impl<W: Work> SeparateThread<W> {
 
     /// Returns a recycled block, or a new one within the limit.
     fn empty(&mut self, make: impl FnOnce() -> Block) -> Result<Block, TryRecvError> {
-        match self.empty.try_recv() {
-            Err(_) if self.made < self.most => {
+        let reason = loop {
+            match self.returned.try_recv() {
+                Ok(block) => self.empty.push(block),
+                Err(reason) => break reason,
+            }
+        };
+        match self.empty.pop() {
+            Some(block) => Ok(block),
+            None if self.made < self.most => {
                 self.made += 1;
                 Ok(make())
             }
-            result => result,
+            None => Err(reason),
         }
     }
 
@@ -245,5 +256,51 @@ impl<W: Work> SeparateThread<W> {
     fn mark_failed(&mut self, block: &mut Block) {
         self.failed.store(true, Ordering::Relaxed);
         block.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::sync::mpsc::sync_channel;
+
+    /// Waits for a permission before each block, and reports after it.
+    struct Gated(Receiver<()>, Sender<()>);
+
+    impl Work for Gated {
+        type With = ();
+        type Last = ();
+
+        fn take(&mut self, _: &Block, (): ()) {
+            let _ = (self.0.recv(), self.1.send(()));
+        }
+
+        fn end(&mut self, (): ()) {}
+    }
+
+    #[test]
+    fn few_blocks_circulate_after_a_stall() {
+        let ((permit, permits), (done, finished)) = (sync_channel(100), channel());
+        let Ok(mut worker) = Worker::apart("test", Gated(permits, done), 16) else { panic!("no thread") };
+        let mut block = Block::new(0, 1);
+        let mut hand_over = |block: &mut Block| {
+            worker.hand_over(block, (), || Block::new(0, 1));
+            block.descs().as_ptr()
+        };
+        // A slow thread: all blocks are made.
+        let made: HashSet<_> = (0..15).map(|_| hand_over(&mut block)).collect();
+        (0..15).for_each(|_| permit.send(()).unwrap());
+        (0..15).for_each(|_| finished.recv().unwrap());
+        let used: HashSet<_> = (0..30)
+            .map(|_| {
+                permit.send(()).unwrap();
+                let used = hand_over(&mut block);
+                finished.recv().unwrap();
+                used
+            })
+            .collect();
+        // A block is reported shortly before it returns.
+        assert!(made.len() == 15 && used.len() <= 4, "{} blocks of {}", used.len(), made.len());
     }
 }

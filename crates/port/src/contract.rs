@@ -57,7 +57,8 @@ pub trait RxQueue: Send {
         false
     }
 
-    /// Returns the time to wait before the next poll while frames arrive, if polling costs their producer time.
+    /// Returns the time to wait before the next poll while frames arrive, if they become visible in batches, or if
+    /// polling costs their producer time.
     fn poll_interval(&self) -> Option<Duration> {
         None
     }

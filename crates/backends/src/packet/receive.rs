@@ -13,6 +13,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Interval of polls while blocks arrive: short of their timeout.
+const POLL_INTERVAL: Duration = Duration::from_micros(250);
 /// Interval at which an idle queue checks whether its interface still exists.
 const LOOK_AFTER: Duration = Duration::from_millis(10);
 /// Margin beyond three block timeouts: a timer may be late on a busy machine.
@@ -183,6 +185,11 @@ impl RxQueue for PacketRx {
 
     fn wake(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.fd().as_fd())
+    }
+
+    fn poll_interval(&self) -> Option<Duration> {
+        // Blocks are handed over at intervals; frames in slots are visible at once.
+        (!self.timing.block_timeout.is_zero()).then_some(POLL_INTERVAL)
     }
 
     fn counters(&self, ledger: &mut Ledger) {

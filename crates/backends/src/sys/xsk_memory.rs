@@ -6,7 +6,7 @@
 //! ring, and ours otherwise.
 #![allow(unsafe_code)]
 
-use linerate_burst::{Burst, Desc, TAIL};
+use linerate_burst::{Burst, Desc, TAIL, prefetch_address};
 use std::{io, ptr, slice};
 
 const HUGE_PAGE: usize = 2 << 20;
@@ -113,16 +113,7 @@ impl Memory {
     /// Prefetches the cache line at an address.
     #[inline]
     pub(crate) fn prefetch(&self, address: u64) {
-        #[cfg(target_arch = "x86_64")]
-        if self.holds(address, 0) {
-            // SAFETY: a prefetch has no effect that the program sees; the address is inside the mapping.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(self.base.add(address as usize).cast());
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = address;
+        prefetch_address(self.base.wrapping_add(address as usize));
     }
 
     /// Returns frames of this memory as a burst.
