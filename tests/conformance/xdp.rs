@@ -97,6 +97,24 @@ fn chunks_are_reused() {
     }
 }
 
+/// A reader that stalls finds its frames in both rings of the memory, in order; each ring turns several times.
+#[test]
+fn second_ring_takes_what_the_first_has_no_room_for() {
+    let Some(veth) = Veth::up(1, None) else { return };
+    let veth = veth.using("packet", "xdp", "&mode=ring");
+    let mut wire = veth.open(&RxOptions::default());
+    let mut receiver = Receiver::new(std::mem::take(wire.queues()));
+    let sent = frames(0, 24_000, &[60, 333, 1514, 9014]);
+    for (round, part) in sent.chunks(4000).enumerate() {
+        wire.send(0, part);
+        receiver.run_until(|receiver| receiver.arrived() >= (round + 1) * 4000);
+    }
+    wire.close_sender();
+    let outcome = receiver.finish(wire.sent);
+    assert_all_arrived(veth.name(), &[sent], &outcome.got);
+    assert_eq!((outcome.ledger.imbalances(), outcome.ledger.lost()), (vec![], 0));
+}
+
 #[test]
 fn frames_of_several_buffers_are_joined_and_counted() {
     let Some(veth) = Veth::up(1, None) else { return };

@@ -1,16 +1,19 @@
 //! Memory that XDP programs write frames into, used in place: the only value of an array map, mapped.
 //!
-//! Each queue has a segment: bytes of frames, then a ring of descs. Byte positions and frame numbers only increase; the
-//! range between the process's and the program's position belongs to the process, the rest to the program. A frame that
-//! starts before the end of the bytes extends beyond it into a reserved area, so that frames are contiguous and packed.
+//! Each queue has a segment: two rings of bytes of frames, then a ring of descs. The program writes a frame into the
+//! first ring if it has room, else into the second one: while the reader keeps up, all frames are in a ring so small
+//! that it stays in the caches; the large one is for the time that it does not. Byte positions and frame numbers only
+//! increase; the range between the process's and the program's position belongs to the process, the rest to the
+//! program. A frame that starts before the end of a ring extends beyond it into a reserved area, so that frames are
+//! contiguous and packed.
 //!
 //! ```text
-//!  | bytes of frames .................. | guard  | descs ............... |   next queue ...   | aside
-//!      ^ freed      ^ written                       ^ tail     ^ head
+//!  | warm bytes ....... | guard | bytes ................. | guard | descs ............ |   next queue ...   | aside
+//!      ^ freed  ^ written          ^ freed    ^ written             ^ tail     ^ head
 //! ```
 //!
-//! Memory is reused in order, so a frame held for long would block all: it is moved aside, to a chunk after all
-//! segments.
+//! The memory of a ring is reused in order, so a frame held for long would block all: it is moved aside, to a chunk
+//! after all segments.
 //!
 //! Unsafe because frames and descs are read where the kernel put them. The guarantee that no frame is written while it
 //! is shown or held rests on the private fields here and nowhere else.
@@ -24,6 +27,8 @@ use std::ptr;
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Bytes of the first ring of a segment, if the second one is at least twice as large.
+const WARM: u32 = 2 << 20;
 /// Bytes after the last offset at which a frame may start: more than the longest frame.
 pub(crate) const BEHIND: usize = 128 << 10;
 /// Alignment of frames.
@@ -43,7 +48,16 @@ pub(crate) struct Layout {
     pub queues: u32,
     /// Descs of a segment: a power of two.
     pub frames: u32,
-    /// Bytes of a segment in which frames may start: a power of two.
+    /// Bytes of the second ring of a segment in which frames may start: a power of two.
+    pub bytes: u32,
+}
+
+/// A ring of bytes of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ByteRing {
+    /// Offset from the start of the segment.
+    pub start: u32,
+    /// Bytes in which frames may start: a power of two.
     pub bytes: u32,
 }
 
@@ -53,9 +67,16 @@ impl Layout {
         self.descs_at() + self.frames as usize * size_of::<Desc>()
     }
 
+    /// Returns the rings of a segment, in the order in which they are filled.
+    pub(crate) fn rings(&self) -> [ByteRing; 2] {
+        let warm = WARM.min(self.bytes / 2);
+        [ByteRing { start: 0, bytes: warm }, ByteRing { start: warm + BEHIND as u32, bytes: self.bytes }]
+    }
+
     /// Returns the offset of the descs of a segment.
     pub(crate) fn descs_at(&self) -> usize {
-        self.bytes as usize + BEHIND
+        let [_, last] = self.rings();
+        (last.start + last.bytes) as usize + BEHIND
     }
 
     /// Returns the total size.
@@ -151,8 +172,13 @@ pub(crate) struct Segment {
     next: u64,
     /// Frames before this are written.
     head: u64,
-    /// Bytes before this position are released.
-    freed: u64,
+    /// Bytes of each ring before this position are released.
+    freed: [u64; 2],
+    /// Position up to which the second ring is written, by frames before `head`.
+    spilled: u64,
+    /// Offset of the segment.
+    start: u64,
+    rings: [ByteRing; 2],
     /// State of each consumed frame from `tail` on, true if held; empty if none is.
     states: VecDeque<bool>,
     held: usize,
@@ -160,21 +186,34 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// Reads a queue's segment from this frame and this position on. It must be the only reader.
-    pub(crate) fn new(area: Arc<Area>, queue: u32, (tail, freed): (u64, u64)) -> Self {
+    pub(crate) fn new(area: Arc<Area>, queue: u32, (tail, freed): (u64, [u64; 2])) -> Self {
         assert!(queue < area.layout.queues);
-        Segment { area, queue, tail, next: tail, head: tail, freed, states: VecDeque::new(), held: 0 }
-    }
-
-    /// Sets the number of frames written by the program. A number beyond the room is ignored.
-    pub(crate) fn set_head(&mut self, head: u64) {
-        if head >= self.head && head - self.tail <= u64::from(self.area.layout.frames) {
-            self.head = head;
+        Segment {
+            queue,
+            tail,
+            next: tail,
+            head: tail,
+            freed,
+            spilled: freed[1],
+            start: area.layout.stride() as u64 * u64::from(queue),
+            rings: area.layout.rings(),
+            area,
+            states: VecDeque::new(),
+            held: 0,
         }
     }
 
-    /// Returns the reader's position: number of the next frame to be released, and the position up to which bytes are
-    /// released.
-    pub(crate) fn position(&self) -> (u64, u64) {
+    /// Sets the number of frames written by the program, and the position up to which the second ring was written, read
+    /// afterwards. A number beyond the room is ignored.
+    pub(crate) fn set_head(&mut self, head: u64, spilled: u64) {
+        if head >= self.head && head - self.tail <= u64::from(self.area.layout.frames) {
+            (self.head, self.spilled) = (head, spilled);
+        }
+    }
+
+    /// Returns the reader's position: number of the next frame to be released, and the positions up to which bytes of
+    /// the rings are released.
+    pub(crate) fn position(&self) -> (u64, [u64; 2]) {
         (self.tail, self.freed)
     }
 
@@ -328,13 +367,18 @@ impl Segment {
         if tail == self.tail {
             return;
         }
-        // SAFETY: a desc of the ring, written by the program and not released.
-        let last = unsafe { *self.desc_at(tail - 1) };
-        let bytes = u64::from(self.area.layout.bytes);
-        let start = u64::from(last.offset) - self.area.layout.stride() as u64 * u64::from(self.queue);
-        let end = start + u64::from(last.captured).next_multiple_of(ALIGN as u64);
-        // Never a whole turn of the ring: the program leaves at least one byte free.
-        self.freed += end.wrapping_sub(self.freed) & (bytes - 1);
+        // The last frame of a ring releases those before it.
+        let first = if self.spilled == self.freed[1] { tail - 1 } else { self.tail };
+        for number in first..tail {
+            // SAFETY: a desc of the ring, written by the program and not released.
+            let desc = unsafe { *self.desc_at(number) };
+            let start = u64::from(desc.offset) - self.start;
+            let ring = usize::from(start >= u64::from(self.rings[1].start));
+            let (freed, ByteRing { start: begin, bytes }) = (&mut self.freed[ring], self.rings[ring]);
+            let end = start - u64::from(begin) + u64::from(desc.captured).next_multiple_of(ALIGN as u64);
+            // Never a whole turn of the ring: the program leaves at least one byte free.
+            *freed += end.wrapping_sub(*freed) & (u64::from(bytes) - 1);
+        }
         self.tail = tail;
     }
 

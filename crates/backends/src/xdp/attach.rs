@@ -148,8 +148,8 @@ impl Attachment {
 
     /// Returns the segment of a queue, from the position after its last reader: unread frames are skipped.
     fn segment(&self, area: &Arc<Area>, queue: u32) -> Segment {
-        let (head, written) = (self.get(Word::Head, queue), self.get(Word::Written, queue));
-        self.set(Word::Freed, queue, written);
+        let (head, written) = (self.get(Word::Head, queue), Word::WRITTEN.map(|word| self.get(word, queue)));
+        Word::FREED.into_iter().zip(written).for_each(|(word, written)| self.set(word, queue, written));
         self.set(Word::Tail, queue, head);
         Segment::new(area.clone(), queue, (head, written))
     }

@@ -15,10 +15,11 @@
 //! // Writes the frame, with its desc, into the queue's segment of an area:
 //! if (!tag && !filter(ctx)) { q->filtered++; return XDP_DROP; }   // without its tag: in the process
 //! captured = q->snap ? min(length, q->snap) : length;
-//! if (q->head - q->tail >= FRAMES || q->written + captured + 12 - q->freed >= BYTES) { q->full++; return XDP_DROP; }
+//! struct ring *r = has_room(q->warm, captured) ? q->warm : q->large;
+//! if (q->head - q->tail >= FRAMES || !has_room(r, captured)) { q->full++; return XDP_DROP; }
 //! descs[q->head & FRAMES - 1] = { bpf_ktime_get_tai_ns() - q->ahead, place, captured, length, ... };
 //! bpf_xdp_load_bytes(ctx, 0, area + place, captured);         // a VLAN tag stripped by the driver is restored here
-//! q->written += align(captured);
+//! r->written += align(captured);
 //! q->head++;                                                  // last: from here on the process sees it
 //! if (q->sleeps) { q->sleeps = 0; bpf_ringbuf_output(bell); }
 //! return XDP_DROP;                                            // or XDP_PASS: the host receives it too
@@ -56,7 +57,7 @@ pub(super) enum Word {
     Head = 0,
     /// Frames without room for metadata in front: all or none, depending on the driver.
     Unstamped,
-    /// Position up to which bytes are written.
+    /// Position up to which bytes of the first ring are written.
     Written,
     /// Frames dropped for lack of room.
     Full,
@@ -73,7 +74,7 @@ pub(super) enum Word {
     Open = 8,
     /// Frames that the reader has released.
     Tail,
-    /// Position up to which bytes are released.
+    /// Position up to which bytes of the first ring are released.
     Freed,
     /// Offset of International Atomic Time from UTC, in nanoseconds.
     Ahead,
@@ -83,15 +84,24 @@ pub(super) enum Word {
     Sleeps,
     /// Maximum bytes of a frame that are written, without a restored tag; 0 for all.
     Snap,
+    /// Position up to which bytes of the second ring are released.
+    SpillFreed,
     // Written by a counting program only:
     Bytes = 16,
     /// Length of the shortest frame.
     Least,
     /// Length of the longest frame.
     Most,
+    // Written by a program that writes frames:
+    /// Position up to which bytes of the second ring are written.
+    Spilled,
 }
 
 impl Word {
+    /// Positions in the rings of a segment.
+    pub(super) const WRITTEN: [Word; 2] = [Word::Written, Word::Spilled];
+    pub(super) const FREED: [Word; 2] = [Word::Freed, Word::SpillFreed];
+
     /// Returns the word of a queue.
     pub(super) fn get(self, words: &Words, queue: u32) -> u64 {
         words.word(QUEUE_WORDS * queue as usize + self as usize).load(Ordering::Acquire)

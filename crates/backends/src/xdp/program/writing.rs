@@ -22,6 +22,8 @@ const LENGTH: i16 = -16;
 const POSITION: i16 = -24;
 const NUMBER: i16 = -32;
 const TAG: i16 = -40;
+/// Offset of the frame in its segment.
+const PLACE: i16 = -48;
 
 /// Returns the program that writes frames into an area, with the descriptors of its words, the area and the bell;
 /// frames longer than `super_frame` are flagged. Frames that do not match the filter are only counted.
@@ -75,8 +77,7 @@ pub(crate) fn writing(
     asm.alu(Alu::Add, Reg::R1, Reg::R7);
     asm.map_value(Reg::R2, area, layout.descs_at() as i32);
     asm.alu(Alu::Add, Reg::R2, Reg::R1);
-    asm.load(Size::B8, Reg::R1, Reg::Fp, POSITION);
-    asm.alu(Alu::And, Reg::R1, layout.bytes as i32 - 1);
+    asm.load(Size::B8, Reg::R1, Reg::Fp, PLACE);
     asm.alu(Alu::Add, Reg::R7, Reg::R1);
     write_desc(&mut asm, form, super_frame);
     asm.map_value(Reg::R1, area, 0);
@@ -85,7 +86,7 @@ pub(crate) fn writing(
         None => copy(&mut asm, 0, 0, bad),
         Some(_) => copy_with_tag(&mut asm, bad),
     }
-    publish(&mut asm);
+    publish(&mut asm, layout);
     wake(&mut asm, bell, drop);
     leave(&mut asm, drop, form.verdict());
     let filtered = filter.map(|_| (refused, Word::Filtered));
@@ -124,20 +125,33 @@ fn cut(asm: &mut Assembler, bad: Label) {
     asm.place(whole);
 }
 
-/// Stores number and position of a frame of which R9 bytes are written; jumps to `full` if it does not fit, with a VLAN
-/// tag. One alignment unit always stays free, to distinguish full from empty.
+/// Stores number, position and place of a frame of which R9 bytes are written, in the first ring with room for it and a
+/// VLAN tag; jumps to `full` if none has. One alignment unit always stays free, to distinguish full from empty.
 fn find_room(asm: &mut Assembler, layout: Layout, full: Label) {
     asm.load(Size::B8, Reg::R1, Reg::R8, Word::Head.at());
     asm.store(Size::B8, Reg::Fp, NUMBER, Reg::R1);
     asm.load(Size::B8, Reg::R2, Reg::R8, Word::Tail.at());
     asm.alu(Alu::Sub, Reg::R1, Reg::R2);
     asm.jump_if(JumpCondition::Ge, Reg::R1, layout.frames as i32, full);
-    asm.load(Size::B8, Reg::R1, Reg::R8, Word::Written.at());
-    asm.store(Size::B8, Reg::Fp, POSITION, Reg::R1);
-    asm.load(Size::B8, Reg::R2, Reg::R8, Word::Freed.at());
-    asm.alu(Alu::Sub, Reg::R1, Reg::R2);
-    asm.alu(Alu::Add, Reg::R1, Reg::R9);
-    asm.jump_if(JumpCondition::Ge, Reg::R1, layout.bytes as i32 - (ALIGN as i32 + VLAN_TAG), full);
+    let (spill, found) = (asm.label(), asm.label());
+    let rings = layout.rings().into_iter().zip([spill, full]);
+    for (number, (ring, without_room)) in rings.enumerate() {
+        asm.load(Size::B8, Reg::R1, Reg::R8, Word::WRITTEN[number].at());
+        asm.load(Size::B8, Reg::R2, Reg::R8, Word::FREED[number].at());
+        asm.mov(Reg::R3, Reg::R1);
+        asm.alu(Alu::Sub, Reg::R3, Reg::R2);
+        asm.alu(Alu::Add, Reg::R3, Reg::R9);
+        asm.jump_if(JumpCondition::Ge, Reg::R3, ring.bytes as i32 - (ALIGN as i32 + VLAN_TAG), without_room);
+        asm.store(Size::B8, Reg::Fp, POSITION, Reg::R1);
+        asm.alu(Alu::And, Reg::R1, ring.bytes as i32 - 1);
+        asm.alu(Alu::Add, Reg::R1, ring.start as i32);
+        asm.store(Size::B8, Reg::Fp, PLACE, Reg::R1);
+        if number == 0 {
+            asm.jump(found);
+            asm.place(spill);
+        }
+    }
+    asm.place(found);
 }
 
 /// Writes the desc at R2 of a frame at offset R7, with R9 bytes written and time R0.
@@ -219,13 +233,21 @@ fn copy_with_tag(asm: &mut Assembler, bad: Label) {
 }
 
 /// Advances position and number; the process may read the frame from then on.
-fn publish(asm: &mut Assembler) {
+fn publish(asm: &mut Assembler, layout: Layout) {
     asm.load(Size::B8, Reg::R1, Reg::Fp, POSITION);
     asm.load(Size::B8, Reg::R2, Reg::Fp, LENGTH);
     asm.alu(Alu::Add, Reg::R1, Reg::R2);
     asm.alu(Alu::Add, Reg::R1, ALIGN as i32 - 1);
     asm.alu(Alu::And, Reg::R1, -(ALIGN as i32));
+    let (spilled, done) = (asm.label(), asm.label());
+    let [_, spill] = layout.rings();
+    asm.load(Size::B8, Reg::R2, Reg::Fp, PLACE);
+    asm.jump_if(JumpCondition::Ge, Reg::R2, spill.start as i32, spilled);
     asm.store(Size::B8, Reg::R8, Word::Written.at(), Reg::R1);
+    asm.jump(done);
+    asm.place(spilled);
+    asm.store(Size::B8, Reg::R8, Word::Spilled.at(), Reg::R1);
+    asm.place(done);
     asm.load(Size::B8, Reg::R1, Reg::Fp, NUMBER);
     asm.alu(Alu::Add, Reg::R1, 1);
     if cfg!(target_arch = "x86_64") {

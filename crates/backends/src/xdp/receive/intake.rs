@@ -181,7 +181,8 @@ impl Intake for AreaIntake {
         if self.segment.waiting() < ENOUGH && is_due {
             self.asked = now;
             self.bell.quiet();
-            self.segment.set_head(queue.get(Word::Head));
+            let head = queue.get(Word::Head);
+            self.segment.set_head(head, queue.get(Word::Spilled));
         }
         self.segment.waiting() == self.segment.shown().len()
     }
@@ -233,7 +234,7 @@ impl Intake for AreaIntake {
 /// Publishes the released positions to the program.
 pub(super) fn publish_released(segment: &Segment, queue: &Queue) {
     let (tail, freed) = segment.position();
-    queue.set(Word::Freed, freed);
+    Word::FREED.into_iter().zip(freed).for_each(|(word, freed)| queue.set(word, freed));
     queue.set(Word::Tail, tail);
 }
 
