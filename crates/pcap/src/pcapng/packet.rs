@@ -1,6 +1,6 @@
 //! The three block types that hold a frame.
 
-use super::block::{HEAD, Order};
+use super::block::{HEAD, Order, TRAILER};
 use super::option::{KnownOption, PAIR, READ, VERDICT, are_complete, copy, has, options, push};
 use super::time::Clock;
 use crate::error::Fault;
@@ -45,6 +45,23 @@ fn lane(lanes: &[InterfaceFormat], id: u32) -> Result<&InterfaceFormat, Fault> {
     lanes
         .get(id as usize)
         .ok_or_else(|| Fault::damaged(format!("packet of interface {id} in a section with {} interfaces", lanes.len())))
+}
+
+/// Parses an enhanced packet block at the start of `rest`, at `at` of the memory, if it is complete, valid and of the most
+/// common kind: without options or FCS, of an interface whose clock counts from 1970. Returns its length, too. The
+/// result is that of [`enhanced`], in a third of the time.
+#[inline(always)]
+pub(super) fn plain(rest: &[u8], at: usize, order: Order, lanes: &[InterfaceFormat]) -> Option<(Desc, usize)> {
+    let [_, length, id, high, low, captured, wire] = order.words::<7>(rest)?;
+    let lane = lanes.get(id as usize).filter(|lane| lane.fcs == 0)?;
+    let room = (captured as usize).next_multiple_of(4);
+    if captured as usize > MAX_FRAME || length as usize != ENHANCED_FRAME + room + TRAILER {
+        return None;
+    }
+    let trailer = rest.get(ENHANCED_FRAME + room..)?.first_chunk::<TRAILER>()?;
+    let time = lane.clock.simple_time(u64::from(high) << 32 | u64::from(low))?;
+    let desc = Desc { wire, interface: lane.index, ..Desc::new(time, (at + ENHANCED_FRAME) as u32, captured) };
+    (order.u32(*trailer) == length).then_some((desc, length as usize))
 }
 
 /// Parses an enhanced packet block; `body` starts at `at` of the memory.
@@ -205,3 +222,43 @@ pub(super) fn flags_option(flags: Flags, fcs: u32, note: &[u8]) -> Option<(u16, 
 
 /// Offset of the frame in an enhanced packet block.
 pub(super) const ENHANCED_FRAME: usize = HEAD + 20;
+
+#[cfg(test)]
+mod tests {
+    use super::super::block;
+    use super::*;
+    use linerate_burst::random::next as random;
+
+    /// Random blocks, most of them valid: what the fast parser accepts, the general one reads in the same way.
+    #[test]
+    fn plain_blocks_are_parsed_as_others() {
+        let format = |index, (resolution, offset), fcs| InterfaceFormat {
+            index,
+            clock: Clock::new(resolution, offset),
+            snap: 0,
+            fcs,
+        };
+        let lanes = [format(7, (6, 0), 0), format(8, (9, 0), 0), format(9, (9, 0), 4), format(10, (9, 5), 0)];
+        let (mut state, mut plain_ones) = (1, 0);
+        for case in 0..20_000u64 {
+            let mut pick = |values: &[u32]| values[random(&mut state) as usize % values.len()];
+            let captured = pick(&[0, 1, 59, 60, 61, 64, MAX_FRAME as u32 + 1]);
+            let extra = pick(&[0, 0, 0, 0, 4, 8, 1]);
+            let length = (ENHANCED_FRAME + TRAILER) as u32 + captured.next_multiple_of(4) + extra;
+            let time = [pick(&[0, 0x5_0000, u32::MAX]), pick(&[0, 99, u32::MAX])];
+            let words = [block::ENHANCED_PACKET, length, pick(&[0, 0, 1, 1, 2, 3, 4]), time[0], time[1], captured, 60];
+            let order = Order { swapped: case % 2 == 1 };
+            let word = |word: u32| order.u32(word.to_ne_bytes()).to_ne_bytes();
+            let mut bytes: Vec<u8> = words.into_iter().flat_map(word).collect();
+            bytes.resize((length as usize).max(ENHANCED_FRAME + TRAILER) - TRAILER, 0);
+            bytes.extend(word(length.wrapping_add(pick(&[0, 0, 0, 0, 0, 0, 4]))));
+            bytes.truncate(bytes.len() - pick(&[0, 0, 0, 0, 0, 1, 9]) as usize);
+            let Some((desc, taken)) = plain(&bytes, 100, order, &lanes) else { continue };
+            plain_ones += 1;
+            let body = block::body(&bytes[..taken], order).unwrap();
+            assert_eq!(enhanced(body, 100 + HEAD, order, &lanes), Ok(desc), "case {case}");
+            assert!(!matches!(desc.time, Nanos::ZERO | Nanos::MAX), "case {case}: its time may have to be counted");
+        }
+        assert!(plain_ones > 2000, "{plain_ones}");
+    }
+}

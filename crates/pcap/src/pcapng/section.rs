@@ -143,6 +143,14 @@ impl Section {
                 return Ok(Some(Step::Need(12)));
             };
             let kind = order.u32([head[0], head[1], head[2], head[3]]);
+            if kind == block::ENHANCED_PACKET
+                && let Some((desc, length)) = packet::plain(rest, at, order, &self.lanes)
+            {
+                self.last = desc.time;
+                descs.push(desc);
+                *cursor += length;
+                continue;
+            }
             if kind == block::SECTION_HEADER {
                 match self.section_header(rest)? {
                     Ok(length) => *cursor += length,

@@ -42,6 +42,17 @@ impl Clock {
         }
     }
 
+    /// Returns what [`time`](Clock::time) does, if the resolution is a power of ten up to nanoseconds, there is no offset,
+    /// and the time is not the first or the last that can be represented.
+    #[inline]
+    pub(super) fn simple_time(&self, ticks: u64) -> Option<Nanos> {
+        match self.unit {
+            Unit::Nanos(nanos) if self.offset == 0 && ticks > 0 => ticks.checked_mul(nanos).map(Nanos),
+            _ => None,
+        }
+        .filter(|time| *time != Nanos::MAX)
+    }
+
     /// Returns whether the time of a number of ticks cannot be represented.
     pub(super) fn is_beyond(&self, ticks: u64) -> bool {
         u64::try_from(self.nanos(ticks)).is_err()
