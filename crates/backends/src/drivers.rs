@@ -69,7 +69,7 @@ pub(crate) fn rounds_buffers(found: &InterfaceInfo) -> bool {
 /// Explains that this kernel damages frames which a program generates for this driver, if it does.
 pub(crate) fn damages(found: &InterfaceInfo) -> Option<String> {
     let reason = too_old(driver(found)?.intact?)?;
-    Some(format!("{reason}, because older kernels damage generated frames with the driver {}", found.driver))
+    Some(format!("older kernels damage generated frames with the driver {}: {reason}", found.driver))
 }
 
 #[cfg(test)]

@@ -42,8 +42,8 @@ impl Clock {
         }
     }
 
-    /// Returns what [`time`](Clock::time) does, if the resolution is a power of ten up to nanoseconds, there is no offset,
-    /// and the time is not the first or the last that can be represented.
+    /// Returns what [`time`](Clock::time) does, for a resolution of a power of ten up to nanoseconds, without offset, and
+    /// for times other than the first and the last that can be represented.
     #[inline]
     pub(super) fn simple_time(&self, ticks: u64) -> Option<Nanos> {
         match self.unit {
