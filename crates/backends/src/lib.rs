@@ -49,9 +49,10 @@
 //!   frames of several buffers arrive whole. The process publishes its read position in a separate cache line; it polls
 //!   every 20 us at most, because each poll takes the program's line away from it, which costs more than the frame. A
 //!   reader without deadline sleeps 100 us between polls; one that waits sets a flag, and is woken once (`sys/bell`).
-//!   Segments hold 32,768 frames and 16 MiB; with `ring=N` N frames of a chunk's length. Frames go to the first 2 MiB
-//!   while the reader keeps up, which stay in the second-level cache: 2.8 -> 4.2 M frames/s of 1518 bytes. The program
-//!   truncates frames to the snap length.
+//!   Segments hold 32,768 frames and 16 MiB; with `ring=N` N frames of a chunk's length. While the reader keeps up, the
+//!   program fills a ring of 2 MiB before them, which stays in the second-level cache: 2.8 -> 4.2 M frames/s of 1518
+//!   bytes. (One ring, to whose start it returns early, loses frames if the reader stalls after that.) It truncates
+//!   frames to the snap length.
 //! - **The filter is part of that program** (`xdp/filtering`): libpcap's, translated, if it has the same result in the
 //!   kernel. Filtered frames are counted there (`kernel_filtered`); frames with a stripped tag are filtered in this
 //!   process, after it is restored. If the verifier rejects the filter, this process applies it.
