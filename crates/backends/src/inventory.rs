@@ -4,8 +4,8 @@ use crate::netns::{DIRECTORY as NETNS, within};
 use crate::rtnl::{self, IFF_RUNNING, IFF_UP, Rtnetlink};
 use crate::sys::bpf::Program;
 use crate::sys::ethtool::Ethtool;
+use linerate_burst::text::nearest;
 use linerate_burst::text::quoted;
-use linerate_generate::nearest;
 use linerate_port::InterfaceInfo;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -89,7 +89,7 @@ pub(crate) fn bring_up(interface: &str, netns: Option<&str>) -> String {
 pub(crate) fn missing(name: &str) -> String {
     let devices = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
     let names = names(&devices);
-    let meant = match nearest(name, &names.iter().map(String::as_str).collect::<Vec<_>>()) {
+    let meant = match nearest(name, names.iter().map(String::as_str)) {
         _ if name.contains(".pcap") || name.contains('/') => format!("; for a capture file use pcap:{name}"),
         _ if name == "any" => "; name each interface, as in eth0,eth1".to_owned(),
         Some(meant) => format!(" (did you mean {meant}?)"),

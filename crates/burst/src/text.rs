@@ -1,4 +1,4 @@
-//! Text that is safe to show: quoting for shells, and characters that terminals do not display.
+//! Text for users: quoting for shells, characters that terminals do not display, and names that were probably meant.
 
 use std::borrow::Cow;
 
@@ -14,6 +14,19 @@ pub fn quoted(word: &str) -> Cow<'_, str> {
         return word.into();
     }
     format!("'{}'", word.replace('\'', "'\\''")).into()
+}
+
+/// Returns the name of which `wrong` is probably a misspelling: at most a third of its letters are inserted, deleted, replaced or
+/// swapped with a neighbour.
+///
+/// ```
+/// use linerate_burst::text::nearest;
+/// assert_eq!((nearest("Dprt", ["sport", "dport"]), nearest("dns", ["ip", "udp"])), (Some("dport"), None));
+/// ```
+pub fn nearest<T: AsRef<str> + Ord>(wrong: &str, names: impl IntoIterator<Item = T>) -> Option<T> {
+    let wrong: String = wrong.chars().take(255).collect::<String>().to_lowercase();
+    let (steps, name) = names.into_iter().map(|name| (strsim::osa_distance(&wrong, name.as_ref()), name)).min()?;
+    (steps <= name.as_ref().len().div_ceil(3)).then_some(name)
 }
 
 /// Returns whether a terminal would interpret a character instead of displaying it, or display its neighbours
@@ -50,6 +63,15 @@ pub fn is_unseen(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_near_name_is_offered() {
+        for (name, meant) in
+            [("UDP", Some("udp")), ("dhcp", None), ("ipp", Some("ip")), ("tpc", Some("tcp")), ("dns", None)]
+        {
+            assert_eq!(nearest(name, ["ip", "udp", "tcp", "hip"]), meant, "{name}");
+        }
+    }
 
     #[test]
     fn misleading_characters_are_recognised() {

@@ -144,9 +144,13 @@ impl Identity {
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Returns the error of opening an output; permission errors name the user and the remedy.
+    /// Returns the error of opening an output; permission errors name the user and the remedy, a missing directory its remedy.
     pub fn explain(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
         let error = error.into();
+        let text = error_text(&error);
+        if text.ends_with(MISSING) {
+            return anyhow!("{}no such directory; create it first", text.trim_end_matches(MISSING));
+        }
         let (cause, remedy) = match &self.user {
             Some(User { name, uid, .. }) if *uid != 0 => (
                 format!("permission denied for user {name}"),
@@ -158,7 +162,6 @@ impl Identity {
             ),
             _ => return error,
         };
-        let text = error_text(&error);
         if text.contains(DENIED) { anyhow!("{}; {remedy}", text.replace(DENIED, &cause)) } else { error }
     }
 }
@@ -200,6 +203,9 @@ impl DroppedPrivileges<'_> {
 /// The text of `EACCES` in the standard library.
 const DENIED: &str = "Permission denied (os error 13)";
 
+/// The text of `ENOENT` in the standard library.
+const MISSING: &str = "No such file or directory (os error 2)";
+
 /// Returns whether root can change users; a container may not allow it.
 fn may_change_users() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID))
@@ -219,6 +225,8 @@ mod tests {
             error_text(&identity.explain(error(13))),
             "cannot write rep.html: permission denied for user nobody; use -Z root to stay root, -Z USER, or another directory"
         );
+        let missing = "cannot write rep.html: no such directory; create it first";
+        assert_eq!(error_text(&identity.explain(error(2))), missing);
         let full = "cannot write rep.html: No space left on device (os error 28)";
         assert_eq!(error_text(&identity.explain(error(28))), full);
     }

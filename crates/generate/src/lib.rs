@@ -99,5 +99,5 @@ pub use rewrite::{Rewriter, Rewriting};
 pub use schedule::{Pacing, Schedule};
 pub use sides::{Side, Sides, SplitBy};
 pub use split::Split;
-pub use text_error::{TextError, nearest};
+pub use text_error::TextError;
 pub use timeline::{Batch, Run, SenderPart, Shares, Slot, StreamEvent, Timeline};

@@ -88,32 +88,11 @@ pub(crate) fn usual(name: &str) -> Option<String> {
     USUAL.iter().find(|(usual, _)| usual.eq_ignore_ascii_case(name)).map(|(_, field)| (*field).to_owned())
 }
 
-/// Returns the known name nearest to a misspelled one, if one is near.
-pub(crate) fn nearest(wrong: &str, known: impl Iterator<Item = String>) -> Option<String> {
-    let wrong: Vec<char> = wrong.chars().take(64).collect();
-    let (distance, name) = known.map(|name| (distance(&wrong, &name), name)).min()?;
-    (distance <= 1 + wrong.len() / 4).then_some(name)
-}
-
 /// Returns all names of fields.
 pub(crate) fn known() -> impl Iterator<Item = String> {
     let short = |name: &str| name.strip_prefix("orig_").map(str::to_owned);
     let columns = all().iter().flat_map(move |column| [Some(column.name.clone()), short(&column.name)]);
     columns.flatten().chain(OTHERS.iter().map(|(other, _)| (*other).to_owned()))
-}
-
-/// Returns the Levenshtein distance.
-fn distance(one: &[char], other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=one.len()).collect();
-    for (at, letter) in other.chars().enumerate() {
-        let mut before = std::mem::replace(&mut row[0], at + 1);
-        for place in 0..one.len() {
-            let change = before + usize::from(one[place] != letter);
-            before = row[place + 1];
-            row[place + 1] = change.min(before + 1).min(row[place] + 1);
-        }
-    }
-    row[one.len()]
 }
 
 /// IP protocol numbers with names in filters, as in pcap-filter.

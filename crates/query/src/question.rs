@@ -2,8 +2,9 @@
 
 use crate::columns::{Batch, Id, Kind, all, own};
 use crate::filter::Filter;
-use crate::names::{NamedColumns, known, named, nearest, usual};
+use crate::names::{NamedColumns, known, named, usual};
 use crate::quantity::{numbers, sums};
+use linerate_burst::text::nearest;
 use linerate_meter::Flow;
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -1,6 +1,7 @@
 //! Capture files by name, and those of directories.
 
 use crate::view::rates::counted;
+use linerate_burst::text::nearest;
 use linerate_pcap::Compression;
 use linerate_pcap::recording::PARTIAL_ENDING;
 use std::collections::BTreeSet;
@@ -13,6 +14,9 @@ const ENDINGS: [&str; 3] = ["pcap", "pcapng", "cap"];
 
 /// Maximum depth of directories.
 const DEEPEST: usize = 32;
+
+/// Maximum number of names in a directory that are compared with a misspelled one.
+const MOST_NAMES: usize = 10_000;
 
 /// Capture files that were found.
 #[derive(Debug, Default)]
@@ -35,7 +39,7 @@ pub(super) fn search(words: &[String]) -> anyhow::Result<SearchFiles> {
         } else if path.is_file() {
             seen.insert(path.to_owned());
         } else {
-            anyhow::bail!("{word}: not a regular file or directory");
+            anyhow::bail!(missing(word).unwrap_or_else(|| format!("{word}: not a regular file or directory")));
         }
     }
     let mut known = BTreeSet::new();
@@ -57,6 +61,9 @@ pub(super) fn expand(words: Vec<String>) -> anyhow::Result<(Vec<String>, Vec<Str
     let (mut files, mut notes) = (Vec::new(), Vec::new());
     for word in words {
         if !Path::new(&word).is_dir() {
+            if let Some(error) = missing(&word) {
+                anyhow::bail!(error);
+            }
             files.push(word);
             continue;
         }
@@ -71,6 +78,23 @@ pub(super) fn expand(words: Vec<String>) -> anyhow::Result<(Vec<String>, Vec<Str
         files.extend(found.files);
     }
     Ok((files, notes))
+}
+
+fn missing(word: &str) -> Option<String> {
+    let is_missing = word != "-" && Path::new(word).try_exists().is_ok_and(|exists| !exists);
+    is_missing.then(|| no_such_file(word))
+}
+
+/// Returns the error for a missing file, with the capture file in its directory that was probably meant.
+pub(super) fn no_such_file(path: &str) -> String {
+    let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+    let directory = Path::new(path).parent().filter(|directory| !directory.as_os_str().is_empty());
+    let files = std::fs::read_dir(directory.unwrap_or(Path::new("."))).into_iter().flatten().take(MOST_NAMES).flatten();
+    let captures = files.filter_map(|file| file.file_name().into_string().ok()).filter(|file| is_capture(file));
+    match nearest(&name, captures) {
+        Some(meant) => format!("{path}: no such file (did you mean {meant}?)"),
+        None => format!("{path}: no such file"),
+    }
 }
 
 impl SearchFiles {

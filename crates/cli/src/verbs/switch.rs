@@ -22,7 +22,7 @@ use linerate_engine::switching::{EngineRing, SwitchConsumer};
 use linerate_engine::{Progress, Receive, Stop};
 use linerate_port::RxPort;
 use linerate_switch::text::{PortNames, parse_rule, show_actions, show_match};
-use linerate_switch::{Action, InstalledRule, LearnOptions, Options, PortNo, PortVlans, RingNo, Rule, Switch};
+use linerate_switch::{Action, InstalledRule, LearnOptions, Match, Options, PortNo, PortVlans, RingNo, Rule, Switch};
 use std::time::{Duration, SystemTime};
 
 /// Options of `linerate switch`.
@@ -248,7 +248,9 @@ impl Args {
             }
             rules => format!("{} rules", rules.len()),
         };
-        for line in std::iter::once(&summary).chain(notes) {
+        let drops_rest = !rules.iter().any(|one| one.rule.matches == Match::default());
+        let rest = "packets that match no rule are dropped; priority=0,actions=normal switches them".to_owned();
+        for line in std::iter::once(&summary).chain(drops_rest.then_some(&rest)).chain(notes) {
             print_stderr(format_args!("  {}\n", shown(line)));
         }
     }

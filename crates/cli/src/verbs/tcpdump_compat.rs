@@ -2,6 +2,7 @@
 
 use super::command;
 use clap::{ArgAction, Args};
+use linerate_burst::text::nearest;
 
 /// Verbs that resemble tcpdump.
 const VERBS: &[&str] = &["capture", "print", "convert", "merge", "count", "flows"];
@@ -90,10 +91,9 @@ pub(super) fn no_command(name: &str) -> String {
     let usual = COMMANDS.iter().find(|(names, _)| names.contains(&name)).map(|(_, meant)| (*meant).to_owned());
     let meant = usual.or_else(|| {
         let program = command();
-        let known: Vec<&str> =
-            program.get_subcommands().filter(|verb| !verb.is_hide_set()).map(|verb| verb.get_name()).collect();
+        let known = program.get_subcommands().filter(|verb| !verb.is_hide_set()).map(|verb| verb.get_name());
         // Short words are similar by chance.
-        let near = linerate_generate::nearest(name, &known).filter(|near| near.len() > 4 && name.len() > 3);
+        let near = nearest(name, known).filter(|near| near.len() > 4 && name.len() > 3);
         near.map(str::to_owned)
     });
     let meant = meant.map_or_else(String::new, |meant| format!(" (did you mean linerate {meant}?)"));

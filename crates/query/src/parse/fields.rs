@@ -4,10 +4,11 @@ use super::keywords::{network, protocol};
 use super::{Direction, ParseError, ParseResult, Parser, Type, among, compare, directed, negated};
 use crate::columns::{Id, Kind, all, own};
 use crate::filter::{Filter, Match, Test};
-use crate::names::{NamedColumns, PROTOCOLS, known, named, nearest, usual};
+use crate::names::{NamedColumns, PROTOCOLS, known, named, usual};
 use crate::networks::Networks;
 use crate::quantity::{Number, Quantity};
 use crate::values;
+use linerate_burst::text::nearest;
 use std::collections::BTreeSet;
 
 impl Parser {

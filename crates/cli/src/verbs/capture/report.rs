@@ -5,7 +5,7 @@ use super::analysis::{AnalysisJson, AnalysisResult};
 use super::parts::PartJson;
 use crate::view::ledger::{self, RunJson};
 use crate::view::rates::{Rates, grouped, totals, totals_read};
-use linerate_burst::{Kind, Stage};
+use linerate_burst::{Count, Kind, Stage};
 use linerate_engine::select::imbalance;
 use linerate_engine::{CaptureTotals, RunReport};
 use serde::Serialize;
@@ -15,7 +15,12 @@ use std::time::Duration;
 /// accounting.
 pub fn summary(run: &RunReport, captured: &[CaptureTotals], is_recorded: bool, more: &str, is_whole: bool) -> String {
     let body = |(what, of): (&&str, &CaptureTotals)| body(run, what, of, is_recorded);
-    let done = if is_recorded { "written" } else { "captured" };
+    let is_failed = run.ledger.total(Count::WriteFailed) > 0;
+    let done = match is_recorded {
+        true if is_failed => "read",
+        true => "written",
+        false => "captured",
+    };
     let captured: String = [done, "shared"].iter().zip(captured).map(body).collect();
     ledger::run(run, &(captured + more), is_whole)
 }
@@ -36,7 +41,7 @@ fn body(run: &RunReport, what: &str, captured: &CaptureTotals, is_recorded: bool
     let mut text = format!(
         "{totals}; {} lost, {} late\n",
         grouped(run.ledger.lost()),
-        grouped(run.ledger.total(linerate_burst::Count::Late)),
+        grouped(run.ledger.total(Count::Late)),
     );
     let shards = &captured.shards;
     if !shards.is_empty() {
@@ -115,7 +120,7 @@ impl<'a> CaptureJson<'a> {
             frames,
             bytes,
             wire_bytes,
-            late: run.ledger.total(linerate_burst::Count::Late),
+            late: run.ledger.total(Count::Late),
             first_time_ns: span.map(|(first, _)| first.0),
             last_time_ns: span.map(|(_, last)| last.0),
             seconds,

@@ -2,8 +2,9 @@
 
 use super::kinds::{check_filter, is_port};
 use crate::exit::usage;
+use crate::verbs::capture_files::no_such_file;
 use linerate_backends::inventory::interfaces;
-use linerate_generate::nearest;
+use linerate_burst::text::nearest;
 use linerate_pcap::Compression;
 use linerate_port::RxPort;
 use std::path::Path;
@@ -50,7 +51,7 @@ pub(super) fn misplaced(words: &[String], is_port: fn(&str) -> bool) -> Option<S
 /// Returns an error if the first word looks like a capture file that does not exist.
 pub(super) fn missing_file(words: &[String]) -> anyhow::Result<()> {
     match words.first().filter(|word| is_file_name(word) && !is_port(word)) {
-        Some(word) => Err(usage(format!("{word}: no such file"))),
+        Some(word) => Err(usage(no_such_file(word))),
         None => Ok(()),
     }
 }
@@ -64,14 +65,13 @@ fn misplaced_file(word: &str) -> Option<String> {
     let is_meant = exists || is_file_name(word);
     is_meant.then(|| match exists {
         true => format!("{word}: a file in place of the filter; write -r before each file"),
-        false => format!("{word}: no such file, and not a filter"),
+        false => no_such_file(word) + ", and not a filter",
     })
 }
 
 fn misspelled_interface(word: &str) -> Option<String> {
     let all = interfaces(None).unwrap_or_default();
-    let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
-    let near = nearest(word, &names)?;
+    let near = nearest(word, all.iter().map(|one| one.name.as_str()))?;
     Some(format!("{word}: neither an interface nor a filter (did you mean {near}?)"))
 }
 
