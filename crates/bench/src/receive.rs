@@ -107,9 +107,9 @@ fn measure(effort: Effort, way: PacketPath) -> anyhow::Result<Vec<Row>> {
     let mut rows: Vec<Row> = Vec::new();
     for (side, receiver) in sides.iter().zip(&receivers) {
         let all = Row { remark: receiver.job(&stage), ..all.clone() };
-        for (at, row) in chunks::rows(side, &all, |chunk| chunk as f64).into_iter().enumerate() {
-            // The kernel's receiver is the first side.
-            let peer = rows.get(at).filter(|peer| peer.case != row.case).cloned();
+        for row in chunks::rows(side, &all, |chunk| chunk as f64) {
+            let is_peer = |peer: &&Row| Some(&*peer.case) == receiver.peer() && peer.chunk == row.chunk;
+            let peer = rows.iter().find(is_peer).cloned();
             rows.push(Row {
                 gbps_l2: Some(row.gbps_payload * way.layer_2()),
                 limit_gbps_l2: Some(row.limit_gbps_payload * way.layer_2()),
@@ -185,7 +185,8 @@ fn text(rows: &[Row]) -> String {
          long as the MTU (super-frames: 1500)\n  \
          limit and fixed us: the line closest to the times of all chunks\n  \
          s/GiB: CPU time of the receiving thread; CPU, ratio: that and the rate,\n  \
-         compared with the kernel; these{} are of the longest chunks\n  \
+         compared with the kernel (with or without CRC-32C, as the receiver);\n  \
+         these{} are of the longest chunks\n  \
          resent: segments, over all chunks\n  \
          kernel: {}\n\n",
         counted(first.rounds as u64, "round"),
