@@ -115,7 +115,7 @@ fn leaf() -> impl Strategy<Value = Condition> {
             }),
         },
     );
-    let of_words = (0..12usize).prop_map(|form| match form {
+    let of_words = (0..13usize).prop_map(|form| match form {
         0 => condition("flags S and not flags A", |flow| flags(flow) & 0x12 == 2),
         1 => condition("src flags SA", |flow| flow.sides[0].tcp_flags & 0x12 == 0x12),
         2 => condition("tcp", |flow| flow.protocol == 6),
@@ -128,6 +128,7 @@ fn leaf() -> impl Strategy<Value = Condition> {
         }),
         8 => condition("end_reason != idle", |flow| flow.end.name() != "idle"),
         9 => condition("tcp.state = SF", |flow| flow.tcp.as_ref().is_some_and(|tcp| tcp.state.name() == "SF")),
+        11 => condition("flags S and not flags AFR", |flow| flags(flow) & 0x17 == 2),
         10 => condition("tcp_history ~ A", |flow| flow.tcp.as_ref().is_some_and(|tcp| tcp.history.0.contains('A'))),
         _ => condition("first_time > 2023-11-14T23:00", |flow| flow.first().0 > 1_700_002_800_000_000_000),
     });

@@ -12,8 +12,20 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Keys as text; key values of a flow by side; true if both sides count.
-type Keys = (&'static str, fn(&Flow, usize) -> Vec<Value>, bool);
+/// Keys as text; key values of a flow by side; the sides that count.
+type Keys = (&'static str, fn(&Flow, usize) -> Vec<Value>, Sides);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Sides {
+    Originator,
+    Both,
+    /// The one whose values are first in order.
+    First,
+}
+
+fn end(flow: &Flow, side: usize) -> [Value; 2] {
+    [Value::Address(flow.ends[side].address), Value::Number(flow.ends[side].port.into())]
+}
 
 fn cut(address: IpAddr, narrow: u32, wide: u32) -> Value {
     Value::Address(match address {
@@ -22,15 +34,15 @@ fn cut(address: IpAddr, narrow: u32, wide: u32) -> Value {
     })
 }
 
-const KEYS: [Keys; 9] = [
-    ("protocol", |flow, _| vec![Value::Number(flow.protocol.into())], false),
-    ("orig_address", |flow, _| vec![Value::Address(flow.ends[0].address)], false),
-    ("address", |flow, side| vec![Value::Address(flow.ends[side].address)], true),
-    ("resp_address/24", |flow, _| vec![cut(flow.ends[1].address, 24, 48)], false),
+const KEYS: [Keys; 11] = [
+    ("protocol", |flow, _| vec![Value::Number(flow.protocol.into())], Sides::Originator),
+    ("orig_address", |flow, _| vec![Value::Address(flow.ends[0].address)], Sides::Originator),
+    ("address", |flow, side| vec![Value::Address(flow.ends[side].address)], Sides::Both),
+    ("resp_address/24", |flow, _| vec![cut(flow.ends[1].address, 24, 48)], Sides::Originator),
     (
         "address/16/32,port",
         |flow, side| vec![cut(flow.ends[side].address, 16, 32), Value::Number(flow.ends[side].port.into())],
-        true,
+        Sides::Both,
     ),
     (
         "vlan,end_reason",
@@ -38,12 +50,12 @@ const KEYS: [Keys; 9] = [
             let vlan = Some(flow.vlans[0]).filter(|vlan| *vlan != 0);
             vec![vlan.map_or(Value::None, |vlan| Value::Number(vlan.into())), Value::Text(flow.end.name().into())]
         },
-        false,
+        Sides::Originator,
     ),
     (
         "tcp_state",
         |flow, _| vec![flow.tcp.as_ref().map_or(Value::None, |tcp| Value::Text(tcp.state.name().into()))],
-        false,
+        Sides::Originator,
     ),
     (
         "quality_midstream,dstport",
@@ -51,39 +63,56 @@ const KEYS: [Keys; 9] = [
             let midstream = flow.quality.contains(linerate_meter::Quality::MIDSTREAM);
             vec![Value::Flag(midstream), Value::Number(flow.ends[1].port.into())]
         },
-        false,
+        Sides::Originator,
     ),
-    ("first_time", |flow, _| vec![Value::Time(flow.first().0)], false),
+    ("first_time", |flow, _| vec![Value::Time(flow.first().0)], Sides::Originator),
+    (
+        "address,address",
+        |flow, side| [side, 1 - side].map(|side| Value::Address(flow.ends[side].address)).to_vec(),
+        Sides::First,
+    ),
+    (
+        "address,port,address,port,protocol",
+        |flow, side| {
+            let ends = end(flow, side).into_iter().chain(end(flow, 1 - side));
+            ends.chain([Value::Number(flow.protocol.into())]).collect()
+        },
+        Sides::First,
+    ),
 ];
 
-const MEASURES: &str = "records,flows,packets,bytes,payload_bytes,duration";
+const MEASURES: &str = "records,flows,packets,bytes,payload_bytes,src_packets,dst_packets,duration";
 
-/// Sums per group: records, flows, packets, bytes, payload bytes, first and last time. Unit n of a sum is at
-/// n / sum of the time of its record.
-fn plain(flows: &[Flow], (_, key, is_twofold): Keys, every: u64) -> BTreeMap<(u64, Vec<Value>), [u64; 7]> {
-    let mut groups: BTreeMap<(u64, Vec<Value>), [u64; 7]> = BTreeMap::new();
+/// Sums per group: records, flows, packets, bytes, payload bytes, packets of its end and of the other one, first and last time.
+/// Unit n of a sum is at n / sum of the time of its record.
+fn plain(flows: &[Flow], (_, key, sides): Keys, every: u64) -> BTreeMap<(u64, Vec<Value>), [u64; 9]> {
+    let mut groups: BTreeMap<(u64, Vec<Value>), [u64; 9]> = BTreeMap::new();
     for flow in flows {
         let (first, last) = (flow.first().0, flow.last().0.max(flow.first().0));
-        let mut keys = vec![key(flow, 0)];
-        if is_twofold && key(flow, 1) != keys[0] {
-            keys.push(key(flow, 1));
-        }
+        let own = (0, key(flow, 0));
+        let other = (1, key(flow, 1));
+        let keys = match sides {
+            Sides::Both if own.1 != other.1 => vec![own, other],
+            Sides::First if own.1 > other.1 => vec![other],
+            _ => vec![own],
+        };
         let steps =
             first.checked_div(every).unwrap_or(0)..=last.saturating_sub(1).max(first).checked_div(every).unwrap_or(0);
-        for (key, step) in keys.iter().flat_map(|key| steps.clone().map(move |step| (key, step))) {
+        for ((side, key), step) in keys.iter().flat_map(|key| steps.clone().map(move |step| (key, step))) {
             let (start, end) = if every == 0 { (0, u64::MAX) } else { (step * every, (step + 1) * every) };
             let before = |sum: u64, time: u64| match time {
                 _ if time <= first => 0,
                 _ if time >= last => sum,
                 _ => (u128::from(sum) * u128::from(time - first)).div_ceil(u128::from(last - first)) as u64,
             };
-            let sums = groups.entry((step * every, key.clone())).or_insert([0, 0, 0, 0, 0, u64::MAX, 0]);
+            let sums = groups.entry((step * every, key.clone())).or_insert([0, 0, 0, 0, 0, 0, 0, u64::MAX, 0]);
             let payload = flow.sides[0].payload_bytes.saturating_add(flow.sides[1].payload_bytes);
-            let own = [1, flow.flows, flow.packets(), flow.frame_bytes(), payload];
+            let ends = [*side, 1 - side].map(|side| flow.sides[side].packets);
+            let own = [1, flow.flows, flow.packets(), flow.frame_bytes(), payload, ends[0], ends[1]];
             let shares = if every == 0 { own } else { own.map(|sum| before(sum, end) - before(sum, start)) };
             sums.iter_mut().zip(shares).for_each(|(sum, one)| *sum = sum.saturating_add(one));
             let last = if every == 0 { flow.last().0 } else { last.min(end) };
-            (sums[5], sums[6]) = (sums[5].min(first.max(start)), sums[6].max(last));
+            (sums[7], sums[8]) = (sums[7].min(first.max(start)), sums[8].max(last));
         }
     }
     groups
@@ -175,7 +204,7 @@ proptest! {
         let question = question(keys.0, every, 10_000);
         let wanted: BTreeMap<(u64, Vec<Value>), Vec<u64>> = plain(&flows, keys, every)
             .into_iter()
-            .map(|(key, sums)| (key, [&sums[..5], &[sums[6].saturating_sub(sums[5])]].concat()))
+            .map(|(key, sums)| (key, [&sums[..7], &[sums[8].saturating_sub(sums[7])]].concat()))
             .collect();
         // In batches, as records arrive.
         let mut asked = PartialAnswer::new(&question, 1);
@@ -202,7 +231,7 @@ proptest! {
         let mut asked = PartialAnswer::new(&question, 1);
         asked.take(&Batch::of_flows(&flows, asked.columns()));
         let answer = asked.answer();
-        let keys: Keys = ("", |flow, _| vec![Value::Address(flow.ends[0].address), Value::Number(flow.ends[1].port.into())], false);
+        let keys: Keys = ("", |flow, _| vec![Value::Address(flow.ends[0].address), Value::Number(flow.ends[1].port.into())], Sides::Originator);
         let mut sizes: Vec<u64> = plain(&flows, keys, 0).into_values().map(|sums| sums[3]).collect();
         sizes.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
         let bytes = Measure::one("bytes").unwrap();
@@ -307,7 +336,8 @@ fn invalid_keys_and_measures_are_reported() {
         ("address/129", "0 to 128 bits"),
         ("address/40/40", "32 bits"),
         ("stats_packet_times_ns", "cannot group by a list"),
-        ("port,port", "duplicate key"),
+        ("port,port,port", "duplicate key"),
+        ("protocol,protocol", "duplicate key"),
     ] {
         let error = Key::parse(text).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");

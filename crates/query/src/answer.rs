@@ -6,7 +6,8 @@ use crate::filter::Memo;
 use crate::group::Groups;
 use crate::key::Value;
 use crate::quantity::{Quantity, numbers};
-use crate::question::{Measure, Question, Slot};
+use crate::question::{Measure, Question};
+use crate::slot::Slot;
 use crate::steps::Steps;
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -173,12 +174,17 @@ impl PartialAnswer {
             others.iter_mut().zip(&row.kept).zip(slots).for_each(|((sum, one), slot)| *sum = slot.join(*sum, *one));
         }
         let has_others = !left.is_empty() || groups.evicted_groups > 0;
+        // Sums of an end are known only by group.
+        let mut totals = self.totals.clone();
+        for (place, total) in totals.iter_mut().enumerate().filter(|(place, _)| slots[*place].is_of_end()) {
+            *total = groups.each().map(|(_, kept)| kept[place]).fold(groups.others[place], u64::saturating_add);
+        }
         Answer {
             slots: slots.clone(),
             step: question.every,
             records: self.records,
             in_tunnels: self.in_tunnels,
-            totals: Row { time: None, keys: Vec::new(), kept: self.totals.clone() },
+            totals: Row { time: None, keys: Vec::new(), kept: totals },
             rows,
             groups: count,
             others: has_others.then_some(Row { time: None, keys: Vec::new(), kept: others }),
@@ -245,6 +251,7 @@ impl TopRecords {
                 [one] => Some(Quantity::Column(one)),
                 _ => None,
             },
+            Measure::OfEnd(_, [id, _]) => Some(Quantity::Column(*id)),
             Measure::Duration => Some(Quantity::Column(crate::columns::own("duration_ns"))),
             Measure::Bps => Some(Quantity::Bps),
             Measure::Pps => Some(Quantity::Pps),

@@ -6,9 +6,10 @@
 
 use crate::columns::{Batch, Kind, Values, Word, own};
 use crate::key::{Column, NONE, Value};
-use crate::question::{Key, Question, Slot};
+use crate::question::{Key, Question};
+use crate::slot::Slot;
 use std::borrow::Cow;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -19,8 +20,10 @@ pub(crate) struct Groups {
     /// The accumulator that is the size of a group.
     weight: usize,
     most: usize,
-    /// True if records count for both ends.
+    /// True if records have two views, one from each end.
     is_twofold: bool,
+    /// True if only the first one in the order of its values counts.
+    is_paired: bool,
     /// Keys of each group, and a bit for each that is absent.
     codes: Vec<u64>,
     /// Accumulators of each group.
@@ -43,12 +46,13 @@ impl Groups {
         let slots = question.slots();
         let time = (question.every > 0).then(|| {
             let of = crate::names::NamedColumns::One(own("first_time"));
-            Column::new(Key { name: "time".to_owned(), of, prefix: None }, question.every)
+            Column::new(Key { name: "time".to_owned(), of, prefix: None, is_other: false }, question.every)
         });
         let keys: Vec<Column> =
             time.into_iter().chain(question.keys.iter().map(|key| Column::new(key.clone(), 0))).collect();
         Groups {
-            is_twofold: keys.iter().any(|column| column.key.id(0) != column.key.id(1)),
+            is_twofold: keys.iter().any(|column| column.key.is_of_either_end()),
+            is_paired: keys.iter().any(|column| column.key.is_other),
             keys,
             weight: slots.iter().position(Slot::is_count).unwrap_or(0),
             others: slots.iter().map(Slot::none).collect(),
@@ -80,24 +84,43 @@ impl Groups {
             && let Some(Values::Words(places, words)) = batch.get(column.key.id(0))
         {
             let groups = self.groups_of_words(places, words, chosen);
-            self.add(&groups, values);
+            self.add(&groups, values, 0);
             return self.bound();
         }
         let sides = if self.is_twofold { 2 } else { 1 };
         let views: Vec<Vec<u64>> = (0..sides).map(|side| self.view(batch, chosen, side)).collect();
         let stride = self.stride();
+        let code = |side: usize, row: usize| &views[side][row * stride..(row + 1) * stride];
         for side in 0..sides {
             let mut groups = vec![NONE; batch.rows];
             for row in (0..batch.rows).filter(|row| is_chosen(*row)) {
-                let code = |side: usize| &views[side][row * stride..(row + 1) * stride];
-                // A record with the same key at both ends counts once.
-                if side == 0 || code(0) != code(1) {
-                    groups[row] = self.group(code(side)) as u32;
+                let is_in = match side {
+                    _ if self.is_paired => self.is_after(code(0, row), code(1, row)) == (side == 1),
+                    // A record with the same key at both ends counts once.
+                    0 => true,
+                    _ => code(0, row) != code(1, row),
+                };
+                if is_in {
+                    groups[row] = self.group(code(side, row)) as u32;
                 }
             }
-            self.add(&groups, values);
+            self.add(&groups, values, side);
         }
         self.bound();
+    }
+
+    /// Returns whether the values of these keys are after those of others.
+    fn is_after(&self, code: &[u64], other: &[u64]) -> bool {
+        let absent = [code, other].map(|code| code[self.keys.len()]);
+        let value = |side: usize, place: usize| {
+            let code = [code, other][side][place];
+            self.keys[place].value(code, absent[side] & 1 << place != 0)
+        };
+        let places = (0..self.keys.len()).filter(|place| code[*place] != other[*place] || absent[0] != absent[1]);
+        places
+            .map(|place| value(0, place).cmp(&value(1, place)))
+            .find(|order| order.is_ne())
+            .is_some_and(Ordering::is_gt)
     }
 
     /// Returns the keys of each record from one end, concatenated.
@@ -161,13 +184,16 @@ impl Groups {
         }
     }
 
-    /// Adds the values of records to their groups, one accumulator after another.
-    fn add(&mut self, groups: &[u32], values: &[Cow<'_, [u64]>]) {
+    /// Adds the values of records to their groups of one end, one accumulator after another.
+    fn add(&mut self, groups: &[u32], values: &[Cow<'_, [u64]>], side: usize) {
         let width = self.slots.len();
-        for (place, (slot, values)) in self.slots.iter().zip(values).enumerate() {
-            let kept = &mut self.kept[..];
+        for (place, slot) in self.slots.iter().enumerate() {
+            let other = slot.other_end(&self.slots).filter(|_| side == 1);
+            let (kept, values) = (&mut self.kept[..], &values[other.unwrap_or(place)]);
             match slot {
-                Slot::Count | Slot::Sum(_) => add_slot(kept, width, place, groups, values, u64::saturating_add),
+                Slot::Count | Slot::Sum(_) | Slot::OfEnd(_) => {
+                    add_slot(kept, width, place, groups, values, u64::saturating_add)
+                }
                 Slot::First => add_slot(kept, width, place, groups, values, Ord::min),
                 Slot::Last => add_slot(kept, width, place, groups, values, Ord::max),
             }

@@ -60,6 +60,7 @@ mod positioned_read;
 mod predicate;
 mod quantity;
 mod question;
+mod slot;
 mod steps;
 #[cfg(feature = "parquet")]
 mod store;

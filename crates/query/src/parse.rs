@@ -193,7 +193,15 @@ impl Parser {
             }
             inner
         } else {
-            self.primitive()?
+            match self.primitive()? {
+                // As in nfdump, for which `not flags AFRPU` means that none of them is set.
+                Filter::Is(Test::Bits(ids, mask)) if is_not => {
+                    let bits = (0..u64::BITS).map(|bit| 1 << bit).filter(|bit| mask & bit != 0);
+                    let none = bits.map(|bit| Filter::Not(Box::new(Filter::Is(Test::Bits(ids.clone(), bit)))));
+                    return Ok(Filter::All(none.collect()));
+                }
+                found => found,
+            }
         };
         Ok(if is_not { Filter::Not(Box::new(found)) } else { found })
     }

@@ -3,10 +3,9 @@
 use crate::columns::{Batch, Id, Kind, all, own};
 use crate::filter::Filter;
 use crate::names::{NamedColumns, known, named, usual};
-use crate::quantity::{numbers, sums};
+use crate::slot::Slot;
 use linerate_burst::text::nearest;
 use linerate_meter::Flow;
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// A question about records.
@@ -40,6 +39,9 @@ pub struct Key {
     pub of: NamedColumns,
     /// Prefix lengths of IPv4 and of IPv6 addresses.
     pub prefix: Option<[u8; 2]>,
+    /// True for the other end than that of the same key before it, as in `address,address`: a record counts once, for the
+    /// pair of its ends in the order of their values.
+    pub is_other: bool,
 }
 
 /// A measure of a group.
@@ -49,6 +51,8 @@ pub enum Measure {
     Records,
     /// Sum of columns, with its name.
     Sum(String, Vec<Id>),
+    /// Sum of a column of the end that a record is grouped by, with its name; then the same column of the other end.
+    OfEnd(String, [Id; 2]),
     /// Time from the first packet to the last one, in ns.
     Duration,
     /// Bits per second over that time, or over the time step.
@@ -60,17 +64,23 @@ pub enum Measure {
 }
 
 impl Key {
-    /// Parses keys such as `orig_address/24,port`.
+    /// Parses keys such as `orig_address/24,port`, or `address,address` for pairs of hosts.
     ///
     /// # Errors
     /// A field is unknown, or cannot be a key.
     pub fn parse(text: &str) -> Result<Vec<Key>, String> {
-        let keys: Vec<Key> = text.split(',').map(|one| Key::one(one.trim())).collect::<Result<_, _>>()?;
-        match keys.iter().enumerate().find(|(place, key)| keys[..*place].contains(key)) {
-            Some((_, key)) => Err(format!("duplicate key {}", key.name)),
-            None if keys.len() > MOST_KEYS => Err(format!("too many keys; at most {MOST_KEYS}")),
-            None => Ok(keys),
+        let mut keys: Vec<Key> = Vec::new();
+        for one in text.split(',') {
+            let mut key = Key::one(one.trim())?;
+            if keys.contains(&key) && matches!(key.of, NamedColumns::Both(_)) {
+                key = Key { name: format!("other_{}", key.name), is_other: true, ..key };
+            }
+            if keys.contains(&key) {
+                return Err(format!("duplicate key {}; leave one out", one.trim()));
+            }
+            keys.push(key);
         }
+        if keys.len() > MOST_KEYS { Err(format!("too many keys; at most {MOST_KEYS}")) } else { Ok(keys) }
     }
 
     fn one(text: &str) -> Result<Key, String> {
@@ -111,15 +121,20 @@ impl Key {
             }
             _ => return Err(format!("{text}: invalid prefix; expected one number, or one for IPv4 and one for IPv6")),
         };
-        Ok(Key { name: text.to_ascii_lowercase(), of, prefix })
+        Ok(Key { name: text.to_ascii_lowercase(), of, prefix, is_other: false })
     }
 
     /// Returns its column of a direction.
     pub fn id(&self, side: usize) -> Id {
         match self.of {
             NamedColumns::One(id) => id,
-            NamedColumns::Both(ids) => ids[side],
+            NamedColumns::Both(ids) => ids[side ^ usize::from(self.is_other)],
         }
+    }
+
+    /// Returns whether it is of either end of a record.
+    pub(crate) fn is_of_either_end(&self) -> bool {
+        self.id(0) != self.id(1)
     }
 
     /// Returns the kind of its values.
@@ -177,7 +192,7 @@ impl Measure {
     pub fn name(&self) -> &str {
         match self {
             Measure::Records => "records",
-            Measure::Sum(name, _) => name,
+            Measure::Sum(name, _) | Measure::OfEnd(name, _) => name,
             Measure::Duration => "duration",
             Measure::Bps => "bps",
             Measure::Pps => "pps",
@@ -185,76 +200,34 @@ impl Measure {
         }
     }
 
+    /// Returns the same for groups by either end: there the source is the end of the group, the destination the other.
+    fn of_end(self) -> Measure {
+        let turned = |name: &str| match (name.strip_prefix("src_"), name.strip_prefix("dst_")) {
+            (Some(of), _) => Some(format!("dst_{of}")),
+            (_, Some(of)) => Some(format!("src_{of}")),
+            _ => None,
+        };
+        match self {
+            Measure::Sum(name, ids) => match (&ids[..], turned(&name).and_then(|turned| named(&turned))) {
+                ([id], Some(NamedColumns::One(other))) => Measure::OfEnd(name, [*id, other]),
+                _ => Measure::Sum(name, ids),
+            },
+            measure => measure,
+        }
+    }
+
+    /// Returns the columns that it sums.
+    fn columns(&self) -> Vec<Id> {
+        match self {
+            Measure::Sum(_, ids) => ids.clone(),
+            Measure::OfEnd(_, ids) => ids.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns whether groups have a share of its total.
     pub fn has_parts(&self) -> bool {
-        matches!(self, Measure::Records | Measure::Sum(..))
-    }
-}
-
-/// Accumulator of a group: a number each.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Slot {
-    /// Number of records.
-    Count,
-    /// Sum of columns.
-    Sum(Vec<Id>),
-    /// Time of the first packet.
-    First,
-    /// Time of the last packet.
-    Last,
-}
-
-impl Slot {
-    pub(crate) fn columns(&self) -> Vec<Id> {
-        match self {
-            Slot::Count => Vec::new(),
-            Slot::Sum(ids) => ids.clone(),
-            Slot::First => vec![own("first_time")],
-            Slot::Last => vec![own("last_time")],
-        }
-    }
-
-    /// Returns whether it is a sum.
-    pub(crate) fn is_count(&self) -> bool {
-        matches!(self, Slot::Count | Slot::Sum(_))
-    }
-
-    /// Returns its initial value.
-    pub(crate) fn none(&self) -> u64 {
-        if *self == Slot::First { u64::MAX } else { 0 }
-    }
-
-    /// Returns its value of each record.
-    pub(crate) fn of<'a>(&self, batch: &'a Batch) -> Cow<'a, [u64]> {
-        match self {
-            Slot::Count => vec![1; batch.rows].into(),
-            Slot::Sum(ids) => match ids[..] {
-                [one] => numbers(batch, one),
-                [one, other] => sums(batch, one, other).into(),
-                _ => vec![0; batch.rows].into(),
-            },
-            Slot::First => numbers(batch, own("first_time")),
-            Slot::Last => numbers(batch, own("last_time")),
-        }
-    }
-
-    /// Accumulates the values of all chosen records.
-    pub(crate) fn total(&self, so_far: u64, values: &[u64], chosen: Option<&[bool]>) -> u64 {
-        let join = |sum, value: &u64| self.join(sum, *value);
-        match chosen {
-            None => values.iter().fold(so_far, join),
-            Some(chosen) => values.iter().zip(chosen).filter(|(_, is)| **is).map(|(value, _)| value).fold(so_far, join),
-        }
-    }
-
-    /// Combines two values.
-    #[inline]
-    pub(crate) fn join(&self, one: u64, other: u64) -> u64 {
-        match self {
-            Slot::Count | Slot::Sum(_) => one.saturating_add(other),
-            Slot::First => one.min(other),
-            Slot::Last => one.max(other),
-        }
+        matches!(self, Measure::Records | Measure::Sum(..) | Measure::OfEnd(..))
     }
 }
 
@@ -264,6 +237,7 @@ impl Measure {
         match self {
             Measure::Records => vec![Slot::Count],
             Measure::Sum(_, ids) => vec![Slot::Sum(ids.clone())],
+            Measure::OfEnd(_, [id, other]) => vec![Slot::OfEnd([*id, *other]), Slot::OfEnd([*other, *id])],
             Measure::Duration => vec![Slot::First, Slot::Last],
             Measure::Bps => vec![both("frame_bytes"), Slot::First, Slot::Last],
             Measure::Pps => vec![both("packets"), Slot::First, Slot::Last],
@@ -280,7 +254,7 @@ impl Measure {
         let per = |count: u64, by: u64, scale: f64| if by == 0 { 0.0 } else { count as f64 * scale / by as f64 };
         let time = || if step > 0 { step } else { get(2).saturating_sub(get(1)) };
         match self {
-            Measure::Records | Measure::Sum(..) => get(0) as f64,
+            Measure::Records | Measure::Sum(..) | Measure::OfEnd(..) => get(0) as f64,
             Measure::Duration => get(1).saturating_sub(get(0)) as f64,
             Measure::Bps => per(get(0), time(), 8e9),
             Measure::Pps => per(get(0), time(), 1e9),
@@ -302,7 +276,7 @@ impl Measure {
     pub(crate) fn whole(&self, slots: &[Slot], kept: &[u64]) -> Option<u64> {
         let get = |slot: &Slot| slots.iter().position(|known| known == slot).map(|place| kept[place]);
         match self {
-            Measure::Records | Measure::Sum(..) => get(&self.slots()[0]),
+            Measure::Records | Measure::Sum(..) | Measure::OfEnd(..) => get(&self.slots()[0]),
             Measure::Duration => Some(get(&Slot::Last)?.saturating_sub(get(&Slot::First)?)),
             Measure::Bps | Measure::Pps | Measure::Bpp => None,
         }
@@ -317,17 +291,20 @@ impl Question {
         Question { filter, keys: Vec::new(), every: 0, measures, sort: 2, top: 10, most_groups: MOST_GROUPS }
     }
 
-    /// Sets the measures and the sort order; a measure to sort by is added if missing.
+    /// Sets the measures and the sort order; a measure to sort by is added if missing. With keys of either end, `src_` and `dst_` mean
+    /// the end of the group and the other one: `src_bytes` is what it sent.
     ///
     /// # Errors
     /// A measure is unknown.
     pub fn measure(&mut self, sums: Option<&str>, sort: Option<&str>) -> Result<(), String> {
+        let is_of_end = self.keys.iter().any(Key::is_of_either_end);
+        let of_end = |measure: Measure| if is_of_end { measure.of_end() } else { measure };
         if let Some(sums) = sums {
-            self.measures = Measure::parse(sums)?;
+            self.measures = Measure::parse(sums)?.into_iter().map(of_end).collect();
             self.sort = 0;
         }
         if let Some(sort) = sort {
-            let sort = Measure::one(sort)?;
+            let sort = of_end(Measure::one(sort)?);
             self.sort = match self.measures.iter().position(|known| *known == sort) {
                 Some(place) => place,
                 None => {
@@ -342,6 +319,11 @@ impl Question {
     /// Returns whether records are grouped.
     pub fn is_of_groups(&self) -> bool {
         !self.keys.is_empty() || self.every > 0
+    }
+
+    /// Returns whether a record counts in two groups, once for each of its ends.
+    pub fn counts_twice(&self) -> bool {
+        self.keys.iter().any(Key::is_of_either_end) && !self.keys.iter().any(|key| key.is_other)
     }
 
     /// Returns the accumulators of each group; at least one is a count, by which groups to merge are selected.
@@ -367,10 +349,11 @@ impl Question {
         keys.chain(times).chain(sums.iter().flat_map(Slot::columns)).chain([own("tunnel_kind")]).collect()
     }
 
-    /// Returns the columns that the user named: keys and filter.
+    /// Returns the columns that the user named: keys, filter and sums.
     pub fn named_columns(&self) -> BTreeSet<Id> {
         let keys = self.keys.iter().flat_map(|key| [key.id(0), key.id(1)]);
-        keys.chain(self.filter.columns()).collect()
+        let sums = self.measures.iter().flat_map(Measure::columns);
+        keys.chain(self.filter.columns()).chain(sums).collect()
     }
 
     /// Returns all columns that are read for unstored records.

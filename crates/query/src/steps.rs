@@ -7,7 +7,8 @@
 use crate::columns::{Batch, Id, Values, own};
 use crate::group::Groups;
 use crate::quantity::numbers;
-use crate::question::{Question, Slot};
+use crate::question::Question;
+use crate::slot::Slot;
 use std::borrow::Cow;
 
 /// Maximum number of shares of a record. A longer one has shares at every second, third, ... step.
@@ -98,7 +99,7 @@ impl Steps {
             let of_share = |share: &Share| match slot {
                 Slot::First => share.start,
                 Slot::Last => share.end,
-                Slot::Count | Slot::Sum(_) => {
+                Slot::Count | Slot::Sum(_) | Slot::OfEnd(_) => {
                     let (first, sum) = (firsts[share.row], values[share.row]);
                     let until = |time: u64| sum_until(sum, time - first, lasts[share.row].saturating_sub(first));
                     until(share.end) - if share.start == first { 0 } else { until(share.start) }

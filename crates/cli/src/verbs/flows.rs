@@ -26,6 +26,7 @@ pub(super) use self::output_options::{ExportArgs, WriteFormat};
 #[cfg(any(feature = "serve", feature = "tui"))]
 pub(super) use self::query_output::name as group_name;
 #[cfg(any(feature = "serve", feature = "tui"))]
+pub(super) use self::query_output::period;
 pub(super) use self::text::protocol;
 pub(super) use self::text::{so_far, summary};
 
@@ -41,9 +42,9 @@ use crate::view::live::{Live, answer, reopened};
 use crate::view::terminal::{is_watched, print_stderr, result, result_line, shown};
 use linerate_engine::{MeterConsumer, Progress, Stop};
 use linerate_export::fields::Part;
-use linerate_export::{Exporter, Field, Format, fields};
+use linerate_export::{Exporter, Format};
 use linerate_meter::Config;
-use linerate_query::{Key, Question};
+use linerate_query::{Question, columns};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -205,19 +206,16 @@ pub(super) fn made_in(exporters: &[Box<dyn Exporter>]) -> std::io::Result<Vec<Ow
     Ok(folders.into_iter().flatten().collect())
 }
 
-/// Refuses groups by fields that no record will have.
+/// Refuses groups and sums of fields that no record will have.
 fn refuse_missing(question: &Question, config: &Config) -> anyhow::Result<()> {
-    for Key { name, .. } in &question.keys {
-        let is_named =
-            |field: &&Field| [0, 1].iter().any(|side| field.path_of(*side).replace('.', "_") == name.replace('.', "_"));
-        let Some(field) = fields().find(is_named) else { continue };
-        let option = match field.part {
+    for column in question.named_columns().into_iter().map(|id| &columns::all()[id]) {
+        let option = match column.field.part {
             Part::Names if config.names.is_empty() => "--names all",
             part if part.level() == linerate_meter::Level::Tcp && config.level < part.level() => "--level tcp",
             part if config.level < part.level() => "--level stats",
             _ => continue,
         };
-        return Err(usage(format!("--by {name} needs {option}: no record has this field")));
+        return Err(usage(format!("--by, --sum: {} needs {option}: no record has it", column.name)));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Input of a run: ports, files, filter, reception.
 
 mod any;
-mod file_conflicts;
+pub(super) mod file_conflicts;
 mod hints;
 mod kinds;
 mod open_ports;

@@ -1,6 +1,7 @@
 //! `linerate query`: stored flow records, grouped, listed or written in another form.
 
 use super::super::inputs::UserArgs;
+use super::super::inputs::file_conflicts::check_apart;
 use super::made_in;
 use super::output::{ResultOptions, Tee};
 use super::output_options::WriteArgs;
@@ -15,9 +16,8 @@ use crate::view::rates::{counted, grouped, stated};
 use crate::view::terminal::{fail, print_stderr, printed, result, result_line, row_line, shown};
 use linerate_burst::Ledger;
 use linerate_engine::Stop;
-use linerate_export::encode::json;
+use linerate_export::encode::{encode, json};
 use linerate_export::fields::Part;
-use linerate_export::{encode, export};
 use linerate_meter::{Flow, FlowDistributor, Level, Records};
 use linerate_port::Spec;
 use linerate_query::columns::{self, Column};
@@ -89,6 +89,8 @@ struct StoredRecords {
 /// Result of a query.
 struct QueryResult {
     question: Arc<Question>,
+    /// The period that was asked for, as text.
+    period: String,
     /// The order of records.
     sort: Option<Measure>,
     scan: Scan,
@@ -115,7 +117,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let specs: Vec<Spec> = files.iter().filter_map(|file| Some(Spec::file(file.path.to_str()?))).collect();
     args.write.check(&specs, args.ask.csv, false)?;
-    targets.iter().try_for_each(|target| is_apart(target, &held.places))?;
+    targets.iter().try_for_each(|target| check_apart(target, &held.places))?;
     let identity = args.user.identity(false)?;
     let places = folders_of(files.iter().map(|file| &*file.path));
     let assumed = identity.assume_keeping(READING)?;
@@ -153,7 +155,17 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if stop.is_requested() {
         fail("stopped early: the result covers only the records read so far");
     }
-    let done = QueryResult { question, sort, scan, seconds, bytes: store.bytes_read(), answer, records, ledger };
+    let done = QueryResult {
+        question,
+        period: query_output::period(since, until),
+        sort,
+        scan,
+        seconds,
+        bytes: store.bytes_read(),
+        answer,
+        records,
+        ledger,
+    };
     if let (Some(out), Some(answer)) = (&mut drawing, &done.answer) {
         query_output::draw(&args.ask.title(), &done.question, answer, out)?;
     }
@@ -194,7 +206,9 @@ impl Args {
         let is_other =
             |place: &&String| Path::new(place).is_file() && !place.to_ascii_lowercase().ends_with(".parquet");
         if let Some(other) = places.iter().find(is_other) {
-            return Err(usage(format!("{other}: not a .parquet file; linerate collect reads IPFIX")));
+            return Err(usage(format!(
+                "{other}: not a .parquet file (flows -w FILE.parquet or DIR/); linerate flows reads captures, linerate collect IPFIX"
+            )));
         }
         let filter = match (&self.filter, words) {
             (Some(_), [word, ..]) => {
@@ -226,22 +240,6 @@ impl Args {
             Some(_) => Err(usage(format!("--workers: expected 1 to {}", FlowDistributor::MOST))),
             None => Ok(available_parallelism().map_or(1, |all| all.get().min(WHOLE_THREADS))),
         }
-    }
-}
-
-/// Refuses to write into what is read.
-fn is_apart(target: &str, places: &[String]) -> anyhow::Result<()> {
-    let real = |path: &str| Path::new(path).canonicalize().ok();
-    if export::is_collector(target) || target == "-" {
-        return Ok(());
-    }
-    let Some(own) = real(target) else { return Ok(()) };
-    match places
-        .iter()
-        .find(|place| real(place).is_some_and(|place| own == place || own.starts_with(place) && own.is_dir()))
-    {
-        Some(place) => Err(usage(format!("{target}: inside the input {place}; write to another place"))),
-        None => Ok(()),
     }
 }
 
@@ -337,7 +335,7 @@ impl QueryResult {
         }
     }
 
-    /// Returns the columns of keys and filter without a value in any record.
+    /// Returns the columns of keys, filter and sums without a value in any record.
     fn absent(&self) -> impl Iterator<Item = &'static Column> {
         let named = if self.scan.stored == 0 { BTreeSet::new() } else { self.question.named_columns() };
         named.into_iter().filter(|id| !self.scan.present.contains(id)).map(|id| &columns::all()[id])
@@ -347,9 +345,10 @@ impl QueryResult {
         let Scan { files, files_passed, groups, groups_passed, groups_empty, stored, .. } = &self.scan;
         let records = self.answer.as_ref().map_or(0, |answer| answer.records);
         let mut text = format!(
-            "{} of {} matched in {:.3} s; read {} of {}, {} of {}\n",
+            "{} of {} matched{} in {:.3} s; read {} of {}, {} of {}\n",
             grouped(records),
             counted(*stored, "record"),
+            if records == 0 { &*self.period } else { "" },
             self.seconds,
             grouped(*files),
             counted(files + files_passed, "file"),

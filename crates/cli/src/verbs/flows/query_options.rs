@@ -13,7 +13,8 @@ use std::time::SystemTime;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Groups and order")]
 pub(crate) struct QueryArgs {
-    /// Group by fields, such as resp_port or orig_address/24,protocol; address and port: of either end
+    /// Group by fields, such as resp_port or orig_address/24,protocol; address and port: of either end;
+    /// address,address: pairs of hosts
     #[arg(long, value_name = "FIELD[/LEN],...")]
     by: Option<String>,
     /// Show the first N rows; 0 for all [default: 10]

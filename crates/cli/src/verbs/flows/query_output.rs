@@ -71,7 +71,7 @@ pub(super) fn text(question: &Question, answer: &Answer) -> String {
     if has_time {
         text += "  sums of a record are spread evenly over its time; rates are per step\n";
     }
-    if counts_twice(question) {
+    if question.counts_twice() {
         text += "  each record counts for both of its ends: rows add up to more than the total\n";
     }
     text
@@ -81,20 +81,18 @@ pub(super) fn text(question: &Question, answer: &Answer) -> String {
 pub(super) fn note_on_tunnels(answer: &Answer) -> String {
     match answer.in_tunnels {
         inner if inner == 0 || inner == answer.records => String::new(),
-        inner => format!("  {} of tunnelled flows count twice; filter: 'not tunnel_kind'\n", counted(inner, "record")),
+        inner => format!(
+            "  {} of packets in tunnels, which matching outer flows count too; filter: 'not tunnel_kind'\n",
+            counted(inner, "record")
+        ),
     }
-}
-
-/// Returns whether a record counts in two groups, once for each of its ends.
-fn counts_twice(question: &Question) -> bool {
-    question.keys.iter().any(|key| key.id(0) != key.id(1))
 }
 
 /// Returns the share of a row in the total; `None` for the rest if records count twice: it may exceed the total.
 fn part(question: &Question, answer: &Answer, row: &Row) -> Option<f64> {
     let is_rest = answer.others.as_ref().is_some_and(|others| std::ptr::eq(others, row));
     let part = answer.part(row, &question.measures[question.sort]);
-    part.filter(|_| !(is_rest && counts_twice(question)))
+    part.filter(|_| !(is_rest && question.counts_twice()))
 }
 
 fn bar(value: f64, full: f64) -> String {
@@ -131,7 +129,7 @@ fn scaled(value: f64) -> String {
 }
 
 /// Formats a time (UTC) as exactly as steps of this length need.
-pub(super) fn moment(time: u64, every: u64) -> String {
+pub(in crate::verbs) fn moment(time: u64, every: u64) -> String {
     let (seconds, nanos) = (time / 1_000_000_000, time % 1_000_000_000);
     let [year, month, day] = date(seconds);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
@@ -149,6 +147,13 @@ pub(super) fn moment(time: u64, every: u64) -> String {
         _ => {}
     }
     text
+}
+
+/// Describes the period of `--since` and `--until`, whose times may have had no date; empty for all time.
+pub(in crate::verbs) fn period(since: u64, until: u64) -> String {
+    let since = (since > 0).then(|| format!(" since {} UTC", moment(since, 1)));
+    let until = (until < u64::MAX).then(|| format!(" until {} UTC", moment(until, 1)));
+    since.unwrap_or_default() + &until.unwrap_or_default()
 }
 
 /// Formats a key of a group.
@@ -328,7 +333,10 @@ mod tests {
             counted.join(other);
             note_on_tunnels(&counted.answer())
         };
-        assert_eq!(note("tcp"), "  4 records of tunnelled flows count twice; filter: 'not tunnel_kind'\n");
+        assert_eq!(
+            note("tcp"),
+            "  4 records of packets in tunnels, which matching outer flows count too; filter: 'not tunnel_kind'\n"
+        );
         assert_eq!([note("not tunnel_kind"), note("tunnel_kind")], ["", ""]);
     }
 

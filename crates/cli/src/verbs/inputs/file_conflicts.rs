@@ -2,17 +2,24 @@
 
 use crate::exit::usage;
 use linerate_backends::REGISTRY;
+#[cfg(feature = "parquet")]
+use linerate_export::export;
 use linerate_index::ENDING;
 use linerate_port::Spec;
 use std::fs::{Metadata, metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Refuses to write a file that is read, also inside a wrapper (`faulty:`) or by another name or link.
+/// Refuses to write to a port, and to a file that is read, also inside a wrapper (`faulty:`) or by another name or link.
 pub(in crate::verbs) fn check_output<'a>(
     specs: impl IntoIterator<Item = &'a Spec>,
     written: &str,
 ) -> anyhow::Result<()> {
+    let scheme = written.split_once(':').map(|(scheme, _)| scheme);
+    if REGISTRY.backends().iter().any(|backend| Some(backend.scheme) == scheme) {
+        let replay = "write a file, and send it with linerate replay FILE --to PORT";
+        return Err(usage(format!("{written} is a port, not a file; {replay} (a file of this name: ./{written})")));
+    }
     let mut files = specs.into_iter().filter_map(|spec| REGISTRY.file(spec));
     files.try_for_each(|file| {
         if is_same_file(&file, written) {
@@ -47,6 +54,23 @@ pub(in crate::verbs) fn check_distinct(written: &[impl AsRef<str>]) -> anyhow::R
         }
     }
     Ok(())
+}
+
+/// Refuses to write records into a directory that is read.
+#[cfg(feature = "parquet")]
+pub(in crate::verbs) fn check_apart(target: &str, places: &[String]) -> anyhow::Result<()> {
+    let real = |path: &str| Path::new(path).canonicalize().ok();
+    if export::is_collector(target) || target == "-" {
+        return Ok(());
+    }
+    let Some(own) = real(target) else { return Ok(()) };
+    match places
+        .iter()
+        .find(|place| real(place).is_some_and(|place| own == place || own.starts_with(place) && own.is_dir()))
+    {
+        Some(place) => Err(usage(format!("{target}: inside the input {place}; write to another place"))),
+        None => Ok(()),
+    }
 }
 
 /// Identity of an output: an existing file, pipe or socket, or a new file in a directory.
