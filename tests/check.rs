@@ -8,6 +8,7 @@ use linerate::generate::trailer::{Key, Trailer};
 use linerate::headers::build::Frame;
 use linerate::headers::{MacAddr, ethernet, ipv4, udp};
 use linerate::port::{RxOptions, Spec, TxOptions, TxPort, open_rx, open_tx};
+use linerate_tests::support::{Scratch, program};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -204,4 +205,19 @@ fn several_queues_are_not_reordering() {
     sender.join().unwrap();
     let counts = report.check.report(None).summary().counts;
     assert_eq!((counts.received, counts.lost, counts.reordered, counts.stale), (FRAMES, 0, 0, 0));
+}
+
+#[test]
+fn a_check_without_test_packets_is_not_lossless() {
+    let scratch = Scratch::new();
+    let (marked, foreign) = (scratch.file("marked.pcap"), scratch.file("foreign.pcap"));
+    for (file, more) in [(&marked, &["--stamp"][..]), (&foreign, &[])] {
+        let send = ["generate", "-q", "--to", &format!("pcap:{file}"), "-c", "60"];
+        program::run(&[&send[..], &["-k", "ip/udp(dport=1..2)"], more].concat()).good();
+    }
+    program::run(&["check", &marked, "--lossless"]).good();
+    let unchecked = program::run(&["check", &foreign, "--lossless"]).with_status(3);
+    assert!(unchecked.output.contains("nothing was checked"), "{}", unchecked.output);
+    let filtered = program::run(&["check", &marked, "udp port 1"]).good();
+    assert!(filtered.output.contains("packets that the filter rejects count as lost"), "{}", filtered.output);
 }

@@ -148,7 +148,10 @@ fn conversation_is_printed_in_three_formats() {
 fn summary_counts_all_streams_and_lists_the_longest() {
     let scratch = Scratch::new();
     let input = two(&scratch);
-    run(&["streams", "-r", &input]).good().shows("4 streams of 2 connections, 38 bytes").shows("2 gaps of 10 bytes");
+    run(&["streams", "-r", &input])
+        .good()
+        .shows("4 streams with data in 2 connections, 38 bytes")
+        .shows("2 gaps of 10 bytes");
     let found = run(&["streams", "-r", &input, "--json"]).good().json();
     assert_eq!(
         (&found["schema"], &found["streams"], &found["missing"]),

@@ -196,11 +196,15 @@ fn search_ends_by_time_and_invalid_options_are_rejected() {
     }
     let lab = scene();
     let wire = device(&lab, "rate=20mbps&queue=100");
-    let goals = ["--trial", "0.2", "--max", "30kpps", "-T", "1", "--json"];
+    let goals = ["--trial", "0.2", "--max", "30kpps", "-T", "1", "--size", "64,128", "--json"];
     let json = run(&words(&measure(&lab, &goals))).good().json();
     wire.interrupt();
     assert_whole(&json);
-    assert_eq!(json["state"], "time is over", "{json}");
+    assert_eq!(
+        (&json["state"], &json["sizes_left"]),
+        (&"time is over".into(), &serde_json::json!([64, 128])),
+        "{json}"
+    );
     for (wrong, expected) in [
         (&["--loss", "1%"][..], "--goal"),
         (&["--goal", "ndr", "--loss", "1%"], "--goal own"),

@@ -242,6 +242,9 @@ fn file_merged_with_itself_is_deduplicated() {
     let json = ended.json();
     assert_eq!((&json["drops"]["duplicate"], &json["dedup_ms"]), (&Value::from(all.len()), &Value::from(10.0)));
     assert_eq!((&json["lost"], &json["balanced"]), (&Value::from(0), &Value::from(true)));
+    let text = run(&["merge", &file, &file, "-w", &scratch.file("text.pcap"), "--dedup"]).good().output;
+    assert_eq!(all.len(), 600);
+    assert!(text.ends_with("600 of 1,200 packets selected, 0 lost (duplicate 600)\n"), "{text}");
     // Cut to 14 bytes these packets would be equal; they are compared before the cut.
     let output = scratch.file("cut.pcap");
     run(&["capture", "-q", "-r", &file, "-r", &file, "-w", &output, "--dedup", "-s", "14"]).good();

@@ -148,6 +148,12 @@ fn open_failures_exit_with_1_and_name_the_object() {
     for (arguments, text) in cases {
         run(arguments).with_status(1).says(text);
     }
+    let misspelled = scratch.file("smaple.pcap");
+    for words in [["print", "-r", &misspelled], ["count", "-r", &misspelled], ["find", "-r", &misspelled]] {
+        let ended = run(&words).with_status(1).says("no such file (did you mean sample.pcap?)");
+        assert!(!ended.errors.contains("os error"), "{}", ended.errors);
+    }
+    run(&["capture", "-r", &sample, "-w", &nowhere]).says("no such directory; create it first");
     for verb in ["capture", "count", "flows"] {
         let ended = run(&[verb, "-r", &garbage]).with_status(1);
         let printed = format!("{}{}", ended.output, ended.errors);
@@ -168,6 +174,10 @@ fn errors_leave_the_output_file_unchanged() {
     run(&["capture", "-r", &sample, "-w", &output, "tcp or or"]).with_status(2);
     run(&["capture", "packet:nosuch0", "-w", &output]).with_status(1);
     run(&["capture", "-r", &sample, "-w", &output, "-Z", "nosuchuser"]).with_status(1);
+    assert_eq!(std::fs::read_to_string(&output).unwrap(), "precious");
+
+    run(&["capture", "-r", &sample, "-w", &output, "-d"]).with_status(2).says("--write has no effect with -d");
+    run(&["convert", "-r", &sample, "-w", "mem:x"]).with_status(2).says("mem:x is a port, not a file");
     assert_eq!(std::fs::read_to_string(&output).unwrap(), "precious");
 
     let before = std::fs::read(&sample).unwrap();

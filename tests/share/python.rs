@@ -223,7 +223,7 @@ fn errors_name_a_remedy() {
         ("linerate.flows('nowhere')", "nowhere: no flow records found"),
         ("linerate.flows('flows', engine='excel')", "one of pandas, polars, arrow"),
         ("linerate.capture('in.pcap', program='no-such')", "install linerate"),
-        ("linerate.capture('none.pcap')", "No such file"),
+        ("linerate.capture('none.pcap')", "none.pcap: no such file\n"),
         ("linerate.capture('in.pcap', 'no such filter')", "syntax error"),
         ("[len(burst) for burst in linerate.capture('cut.pcap')]", "cut off in the middle"),
         ("linerate.Ring('nobody-shares-this')", "no writer shares it"),

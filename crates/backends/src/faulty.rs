@@ -29,6 +29,7 @@ pub use self::probability::Chance;
 
 use self::receive::FaultyRx;
 use self::send::FaultyTx;
+use linerate_port::spec::UNKNOWN_OPTION;
 use linerate_port::{
     Backend, PortError, Registry, RxOptions, RxPort, RxQueue, Spec, Target, TxOptions, TxPort, TxQueue,
 };
@@ -54,13 +55,23 @@ fn open_rx(spec: &Spec, options: &RxOptions, registry: &Registry) -> Result<RxPo
     let (faults, inner) = split(spec)?;
     // The faults come before the filter and the snap length, as on a wire.
     let options = RxOptions { snap: 0, filter: String::new(), tally: false, scatter: false, ..options.clone() };
-    Ok(receive_through(registry.open_rx(&inner, &options)?, &faults, spec.to_string()))
+    Ok(receive_through(registry.open_rx(&inner, &options).map_err(explain)?, &faults, spec.to_string()))
 }
 
 /// Opens the wrapped port to send to.
 fn open_tx(spec: &Spec, options: &TxOptions, registry: &Registry) -> Result<TxPort, PortError> {
     let (faults, inner) = split(spec)?;
-    Ok(send_through(registry.open_tx(&inner, options)?, &faults, spec.to_string()))
+    Ok(send_through(registry.open_tx(&inner, options).map_err(explain)?, &faults, spec.to_string()))
+}
+
+/// Adds the names of the faults to an error about an unknown option: it may be one of them, misspelled.
+fn explain(error: PortError) -> PortError {
+    match error {
+        PortError::Wrong { port, reason } if reason.starts_with(UNKNOWN_OPTION) => {
+            PortError::wrong(port, format!("{reason}; faults: {}", NAMES.join(", ")))
+        }
+        error => error,
+    }
 }
 
 /// Puts a line with these faults after an open port, under a new name.

@@ -61,6 +61,16 @@ pub fn error_text(error: &anyhow::Error) -> String {
     })
 }
 
+/// Removes ` (os error 2)`, which the standard library adds.
+pub fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| match part.split_once(')') {
+        Some((number, rest)) if number.parse::<i32>().is_ok() => text + rest,
+        _ => text + " (os error " + part,
+    })
+}
+
 /// Returns an error that ends the program with [`Exit::Usage`].
 pub fn usage(text: impl std::fmt::Display) -> anyhow::Error {
     anyhow::Error::new(UsageError(text.to_string()))
@@ -80,5 +90,15 @@ mod tests {
         assert_eq!(error_text(&sink.into()), "f: not a directory; name a folder");
         let chain = Err::<(), _>(Error::from(ErrorKind::NotFound)).context("b").context("a").unwrap_err();
         assert_eq!(error_text(&chain), "a: b: entity not found");
+    }
+
+    #[test]
+    fn numbers_of_system_errors_are_removed() {
+        let error = std::io::Error::from_raw_os_error(2);
+        assert_eq!(
+            without_numbers(&format!("a: {error}; b: {error}.")),
+            "a: No such file or directory; b: No such file or directory."
+        );
+        assert_eq!(without_numbers("x (os error y) (os error "), "x (os error y) (os error ");
     }
 }

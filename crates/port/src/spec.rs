@@ -24,6 +24,9 @@ pub struct Spec {
     pub options: Vec<(String, String)>,
 }
 
+/// Start of the reason of an error about an option that a backend does not know.
+pub const UNKNOWN_OPTION: &str = "unknown option";
+
 impl Spec {
     /// Parses a port. A name without a scheme is an interface, opened passively with `packet`. Queues stay in the
     /// target until a [registry](crate::Registry) splits them off, because only it knows which targets may contain an
@@ -102,8 +105,8 @@ impl Spec {
         match self.options.iter().find(|(key, _)| !known.contains(&key.as_str())) {
             None => Ok(()),
             Some((key, _)) => {
-                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                let reason = format!("unknown option {key:?}; the {} backend has: {known}", self.scheme);
+                let known = if known.is_empty() { "has none".to_owned() } else { format!("has: {}", known.join(", ")) };
+                let reason = format!("{UNKNOWN_OPTION} {key:?}; the {} backend {known}", self.scheme);
                 Err(PortError::wrong(self.to_string(), reason))
             }
         }

@@ -90,8 +90,8 @@ pub struct Args {
     /// Print only the number of packets
     #[arg(help_heading = "Report", long, conflicts_with_all = ["write", "share", "flows", "stats", "print", "json"])]
     count: bool,
-    /// Write packets to FILE, - (standard output) or DIR/ (files named by date and time): nanosecond pcap for .pcap and
-    /// -, else pcapng; compressed if .gz, .zst or .lz4 follows
+    /// Write packets to FILE, - (standard output) or DIR/ (files named by date and time): pcapng, or nanosecond pcap for
+    /// .pcap, .cap and -; compressed if .gz, .zst or .lz4 follows
     #[arg(help_heading = "Output", short = 'w', long, value_name = "FILE")]
     write: Option<String>,
     /// Format, instead of that of the file name

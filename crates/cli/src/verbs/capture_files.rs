@@ -4,7 +4,7 @@ use crate::view::rates::counted;
 use linerate_burst::text::nearest;
 use linerate_pcap::Compression;
 use linerate_pcap::recording::PARTIAL_ENDING;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::read_dir;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -61,9 +61,6 @@ pub(super) fn expand(words: Vec<String>) -> anyhow::Result<(Vec<String>, Vec<Str
     let (mut files, mut notes) = (Vec::new(), Vec::new());
     for word in words {
         if !Path::new(&word).is_dir() {
-            if let Some(error) = missing(&word) {
-                anyhow::bail!(error);
-            }
             files.push(word);
             continue;
         }
@@ -80,18 +77,21 @@ pub(super) fn expand(words: Vec<String>) -> anyhow::Result<(Vec<String>, Vec<Str
     Ok((files, notes))
 }
 
-fn missing(word: &str) -> Option<String> {
+/// Returns the error for a word that names no file; `None` if it exists, or is `-`.
+pub(super) fn missing(word: &str) -> Option<String> {
     let is_missing = word != "-" && Path::new(word).try_exists().is_ok_and(|exists| !exists);
     is_missing.then(|| no_such_file(word))
 }
 
 /// Returns the error for a missing file, with the capture file in its directory that was probably meant.
 pub(super) fn no_such_file(path: &str) -> String {
+    let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
     let directory = Path::new(path).parent().filter(|directory| !directory.as_os_str().is_empty());
-    let files = std::fs::read_dir(directory.unwrap_or(Path::new("."))).into_iter().flatten().take(MOST_NAMES).flatten();
+    let files = read_dir(directory.unwrap_or(Path::new("."))).into_iter().flatten().take(MOST_NAMES).flatten();
     let captures = files.filter_map(|file| file.file_name().into_string().ok()).filter(|file| is_capture(file));
-    match nearest(&name, captures) {
+    let captures: BTreeMap<String, String> = captures.map(|file| (stem(&file), file)).collect();
+    match nearest(&stem(&name), captures.keys()).and_then(|near| captures.get(near)) {
         Some(meant) => format!("{path}: no such file (did you mean {meant}?)"),
         None => format!("{path}: no such file"),
     }

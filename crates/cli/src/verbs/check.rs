@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let check = Check::new(args.key.unwrap_or_default(), options);
     let report = CheckConsumer::new(check, inputs.selection()).watch(watch).run(receive);
     drop((live, answers, news));
-    conclude(args, &report)
+    conclude(args, &report, !inputs.filter.is_empty())
 }
 
 /// Streams to show.
@@ -139,17 +139,22 @@ fn answer(args: &Args, watch: &CheckWatch) -> anyhow::Result<ProgressHandler> {
 }
 
 /// Prints the results of all streams. Returns the exit status.
-fn conclude(args: &Args, report: &CheckReport) -> anyhow::Result<Exit> {
+fn conclude(args: &Args, report: &CheckReport, is_filtered: bool) -> anyhow::Result<Exit> {
     let streams = report.check.report(None);
     if args.json {
         print_json(args, report, &streams)?;
     } else if !ledger::is_void(&report.run.ledger, report.run.failure.as_ref()) {
-        show(text(args, report, &streams));
+        show(text(args, report, &streams, is_filtered));
     }
     Ok(match args.receive.conclude(&report.run) {
-        Exit::Done if args.receive.lossless && streams.summary().counts.lost > 0 => Exit::Lost,
+        Exit::Done if args.receive.lossless && !is_complete(&streams.summary()) => Exit::Lost,
         exit => exit,
     })
+}
+
+/// Returns whether test packets arrived, and all of them.
+fn is_complete(summary: &Summary) -> bool {
+    summary.counts.received > 0 && summary.counts.lost == 0
 }
 
 impl Rows {
@@ -271,14 +276,17 @@ fn line(before: &CheckCounters, now: &CheckCounters) -> String {
     format!("{seconds:>4} s {received:>13} received {rate:>16} {lost:>9} lost{more}")
 }
 
-fn text(args: &Args, report: &CheckReport, streams: &Report<'_>) -> String {
+fn text(args: &Args, report: &CheckReport, streams: &Report<'_>, is_filtered: bool) -> String {
     let summary = streams.summary();
     let rows = view::rows(&summary, &args.rows.of(streams.rows().collect()), |id| id.to_string());
-    ledger::checked(
-        &report.run,
-        &(rows + &view::remarks(&report.run.interfaces, &report.run.ledger, &summary)),
-        args.show.ledger,
-    )
+    let mut remarks = view::remarks(&report.run.interfaces, &report.run.ledger, &summary);
+    if is_filtered && summary.counts.lost > 0 {
+        remarks += "  packets that the filter rejects count as lost\n";
+    }
+    if summary.counts.received == 0 && summary.foreign > 0 {
+        remarks += "  nothing was checked: linerate generate sends trailers with --stamp, or with --check\n";
+    }
+    ledger::checked(&report.run, &(rows + &remarks), args.show.ledger)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ use linerate_engine::Stop;
 use linerate_generate::Rate;
 use linerate_generate::rate::RequestedRate;
 use linerate_generate::stream::{Mark, StreamSet};
-use linerate_measure::{Limits, Verdict};
+use linerate_measure::Limits;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -134,7 +134,8 @@ impl Measurement<'_> {
             let result = self.services(services);
             self.end(started, result)?;
         }
-        for (size, sets) in sizes.iter().zip(sets) {
+        for (at, (size, sets)) in sizes.iter().zip(sets).enumerate() {
+            self.report.sizes_left = sizes[at + 1..].to_vec();
             let result = self.size(*size, sets, line);
             self.end(started, result)?;
             if self.report.failure.is_some() || self.is_over() {
@@ -182,7 +183,8 @@ impl Measurement<'_> {
     fn rfc2544(&mut self, sized: &SizeParameters<'_>) -> anyhow::Result<()> {
         for test in self.plan.tests.clone() {
             if self.is_over() {
-                break;
+                self.known().skipped.push(format!("{}: not measured", test.name()));
+                continue;
             }
             match test {
                 Test::Throughput => self.search(sized)?,
@@ -310,7 +312,7 @@ impl Measurement<'_> {
         match (&report.failure, report.is_interrupted, is_timed_out) {
             (Some(_), ..) => "failed",
             (None, true, _) if args.method.method != Method::Soak || args.duration.is_some() => "interrupted",
-            (None, false, true) if report.has(Verdict::Unfinished) => "time is over",
+            (None, false, true) if report.is_unfinished() => "time is over",
             _ => "done",
         }
     }

@@ -52,6 +52,12 @@ const METER: &[&str] = &[
 
 const RULES: &[Rule] = &[
     rule("capture", METER, OneOf(&["flows"]), "flows are not metered"),
+    rule(
+        "capture",
+        &["write", "share", "flows", "stats", "count", "json"],
+        NoneOf(&["dump_filter", "list_link_types"]),
+        "it reads no packets",
+    ),
     rule("capture", &["rotate"], OneOf(&["write", "flows"]), "no file is written"),
     rule(
         "capture",
@@ -218,8 +224,9 @@ fn needs(command: &Command, options: &[&str]) -> String {
 /// Returns an option as the user writes it.
 fn name(command: &Command, option: &str) -> String {
     let argument = command.get_arguments().find(|argument| argument.get_id() == option);
-    let long = argument.and_then(clap::Arg::get_long);
-    long.map_or_else(|| option.to_owned(), |long| format!("--{long}"))
+    let long = argument.and_then(|argument| Some(format!("--{}", argument.get_long()?)));
+    let short = || argument.and_then(|argument| Some(format!("-{}", argument.get_short()?)));
+    long.or_else(short).unwrap_or_else(|| option.to_owned())
 }
 
 #[cfg(test)]
@@ -255,6 +262,7 @@ mod tests {
             ("x replay f --to y --split-by port", "--split-by needs --to-server: all packets"),
             ("x capture y --flows f --slice l4", "--slice needs --write or --share or --print with --flows: no"),
             ("x capture y --level tcp", "--level needs --flows: flows are not metered"),
+            ("x convert f -w g -d", "--write has no effect with -d: it reads no packets"),
             ("x demo --json -v", "--verbose has no effect with --json: the document"),
         ] {
             assert!(error_of(line).starts_with(text), "{line}: {}", error_of(line));

@@ -34,7 +34,7 @@ pub(super) struct JoinArgs {
     #[command(flatten)]
     pub show: ShowArgs,
     /// Poll without sleeping: lowest delay, uses one full core (bridge: two)
-    #[arg(long)]
+    #[arg(help_heading = "Reception", long)]
     spin: bool,
     #[command(flatten)]
     user: UserArgs,
@@ -115,7 +115,11 @@ pub(super) fn ends(one: &str, other: &str, yes: bool) -> anyhow::Result<[Spec; 2
         let on_host = match backend.target {
             Target::Interface { .. } => at.option("netns").is_none(),
             Target::Device | Target::Tunnel => false,
-            _ => return Err(usage(format!("{spec}: not an interface; use capture or generate for files and rings"))),
+            _ => {
+                return Err(usage(format!(
+                    "{spec}: not an interface; for capture files: linerate convert -i 'faulty:pcap:FILE?drop=1%' -w FILE, linerate switch --out DIR"
+                )));
+            }
         };
         if on_host && !yes && is_default_route(target) {
             return Err(usage(format!("{target} carries the default route of this host; use --yes to join it anyway")));

@@ -93,30 +93,30 @@ pub struct Args {
     #[command(flatten)]
     udp_args: UdpArgs,
     /// Stop after N streams have ended
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = None::<&str>, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     streams: Option<u64>,
     /// Stop after S seconds
-    #[arg(short = 'T', long, value_name = "S")]
+    #[arg(help_heading = None::<&str>, short = 'T', long, value_name = "S")]
     duration: Option<f64>,
     /// Number of streams to print at the end, longest first
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(help_heading = "Report", long, value_name = "N", default_value_t = 10)]
     rows: usize,
     /// Print one JSON document at the end (schema linerate/receive/1)
-    #[arg(long)]
+    #[arg(help_heading = "Report", long)]
     json: bool,
     #[command(flatten)]
     show: ShowArgs,
     /// Allow xdp: ports to divert packets from this host on an interface that it uses itself
-    #[arg(long)]
+    #[arg(help_heading = "Reception", long)]
     take: bool,
     /// Allow the interface of the default route
-    #[arg(long)]
+    #[arg(help_heading = "Reception", long)]
     yes: bool,
     /// Busy-poll for packets: lowest latency, one full core
-    #[arg(long, conflicts_with = "sleep")]
+    #[arg(help_heading = "Reception", long, conflicts_with = "sleep")]
     spin: bool,
     /// Always sleep while waiting for packets: lowest CPU use
-    #[arg(long)]
+    #[arg(help_heading = "Reception", long)]
     sleep: bool,
     #[command(flatten)]
     user: UserArgs,

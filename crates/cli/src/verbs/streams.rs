@@ -47,50 +47,50 @@ pub struct Args {
     input: InputArgs,
     /// Write one file per stream and streams.jsonl to this new or empty directory, or all streams as records to standard
     /// output (-)
-    #[arg(short = 'w', long, value_name = "DIR/|-")]
+    #[arg(help_heading = "Streams", short = 'w', long, value_name = "DIR/|-")]
     write: Option<String>,
     /// Write both directions of connection N to standard output, in order of arrival; numbers start at 0
-    #[arg(long, value_name = "N", conflicts_with = "write")]
+    #[arg(help_heading = "Streams", long, value_name = "N", conflicts_with = "write")]
     follow: Option<u64>,
     /// Format of --follow
-    #[arg(long, value_name = "FORM", default_value = "raw")]
+    #[arg(help_heading = "Streams", long, value_name = "FORM", default_value = "raw")]
     form: FormArg,
     /// Content of files for missing bytes
-    #[arg(long, value_name = "WHAT", default_value = "zeros")]
+    #[arg(help_heading = "Streams", long, value_name = "WHAT", default_value = "zeros")]
     gaps: GapsArg,
     /// Data to keep where overlapping segments differ: that of the first or last one, or as the given operating system
     /// does
-    #[arg(long, value_name = "POLICY", default_value = "first",
+    #[arg(help_heading = "Streams", long, value_name = "POLICY", default_value = "first",
           value_parser = PossibleValuesParser::new(Overlap::NAMES.map(|(name, _)| name)))]
     overlap: String,
     /// Skip segments with a wrong checksum (captures on the sending host may contain unfinished checksums)
-    #[arg(long)]
+    #[arg(help_heading = "Streams", long)]
     checksums: bool,
     /// Seconds to wait for missing bytes that the receiver has acknowledged
-    #[arg(long, value_name = "S", default_value = "1")]
+    #[arg(help_heading = "Streams", long, value_name = "S", default_value = "1")]
     gap_wait: f64,
     /// Idle timeout of a connection in seconds
-    #[arg(long, value_name = "S", default_value = "3600")]
+    #[arg(help_heading = "Streams", long, value_name = "S", default_value = "3600")]
     idle: f64,
     /// Maximum memory for out-of-order data of all streams
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    #[arg(help_heading = "Streams", long, value_name = "SIZE", default_value = "256MiB")]
     held_memory: String,
     /// Maximum memory for out-of-order data of one stream
-    #[arg(long, value_name = "SIZE", default_value = "16MiB")]
+    #[arg(help_heading = "Streams", long, value_name = "SIZE", default_value = "16MiB")]
     stream_memory: String,
     /// Maximum number of tracked connections; when full, ended ones are evicted first, then those without data, then the
     /// least recently active
-    #[arg(long, value_name = "N", default_value_t = 1 << 18, value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
+    #[arg(help_heading = "Streams", long, value_name = "N", default_value_t = 1 << 18, value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     max_connections: u32,
     /// Maximum number of files; later streams are not written, and the exit status is 1
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = count)]
+    #[arg(help_heading = "Streams", long, value_name = "N", default_value_t = 1_000_000, value_parser = count)]
     max_files: u64,
     /// List N streams, those with most bytes (1 to 10000) [default: 10]
-    #[arg(long, value_name = "N", conflicts_with = "follow",
+    #[arg(help_heading = "Streams", long, value_name = "N", conflicts_with = "follow",
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     top: Option<u16>,
     /// Print the summary as one JSON document (schema linerate/streams/1)
-    #[arg(long)]
+    #[arg(help_heading = "Report", long)]
     json: bool,
     #[command(flatten)]
     show: ShowArgs,

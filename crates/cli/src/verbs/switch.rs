@@ -193,7 +193,13 @@ impl Args {
                 many.push(rule);
                 continue;
             }
-            if let Some(other) = self.join.prints_notes().then(|| switch.ambiguous(&rule)).flatten() {
+            let is_same = |one: &&InstalledRule| one.rule.matches == rule.matches && one.rule.priority == rule.priority;
+            if self.join.prints_notes() && switch.rules().iter().any(is_same) {
+                print_stderr(format_args!(
+                    "{}\n",
+                    shown(&format!("{text}: replaces the earlier rule with this match"))
+                ));
+            } else if let Some(other) = self.join.prints_notes().then(|| switch.ambiguous(&rule)).flatten() {
                 let (one, other) = (text, show_match(&other.rule.matches));
                 let line = format!("{one}: overlaps {other} with the same priority; the older rule is applied first");
                 print_stderr(format_args!("{}\n", shown(&line)));

@@ -6,6 +6,9 @@ use linerate_burst::text::nearest;
 
 /// Verbs that resemble tcpdump.
 const VERBS: &[&str] = &["capture", "print", "convert", "merge", "count", "flows"];
+/// Verbs for one direction of work each, and their peers: nfdump; trafgen, TRex and tcpreplay.
+const QUERY: &[&str] = &["query", "collect"];
+const SENDERS: &[&str] = &["generate", "replay"];
 
 /// Options of tcpdump for what linerate always does.
 #[derive(Debug, Args)]
@@ -27,21 +30,50 @@ pub(super) struct TcpdumpArgs {
     no_checksums: u8,
 }
 
-/// Options of tcpdump that the verb lacks, and the remedy.
-const HABITS: &[(&[&str], &str)] = &[
+/// Options of other programs that these verbs lack, and the remedy.
+const HABITS: &[(&[&str], &[&str], &str)] = &[
     (
+        VERBS,
         &["-A", "-AA", "-e", "-S", "-x", "-xx", "-X", "-XX", "-#", "--number", "--print", "-d", "-L", "-D"],
         "linerate capture has it",
     ),
-    (&["-t", "-tt", "-ttt", "-tttt", "-ttttt"], "linerate capture has it; -T S stops after S seconds"),
-    (&["-B"], "write the port as 'packet:eth0?ring=1GiB'"),
-    (&["-C", "-W"], "linerate capture has it; flow records go to files by time with -w DIR/ -G S"),
-    (&["-G"], "linerate capture and linerate flows have it"),
-    (&["-z"], "not supported; a file called .gz or .zst is compressed while it is written"),
-    (&["-j", "--time-stamp-type"], "write the port as 'packet:eth0?stamp=hardware'"),
-    (&["--since", "--until"], "not an option here; linerate find FILE --since T --until T -w OUT selects by time"),
-    (&["-a", "-b"], "-C SIZE, -G S and -W N rotate, -c N and -T S stop (tcpdump's letters, not dumpcap's)"),
-    (&["-E", "-H", "-I", "-J", "-M", "-N", "-O", "-y"], "not supported"),
+    (VERBS, &["-t", "-tt", "-ttt", "-tttt", "-ttttt"], "linerate capture has it; -T S stops after S seconds"),
+    (VERBS, &["-B"], "write the port as 'packet:eth0?ring=1GiB'; linerate find FILE --until T ends at a time"),
+    (VERBS, &["-C", "-W"], "linerate capture has it; flow records go to files by time with -w DIR/ -G S"),
+    (VERBS, &["-G"], "linerate capture and linerate flows have it"),
+    (VERBS, &["-z"], "not supported; a file called .gz or .zst is compressed, linerate count FILE shows statistics"),
+    (VERBS, &["-j", "--time-stamp-type"], "write the port as 'packet:eth0?stamp=hardware'"),
+    (
+        VERBS,
+        &["--time-stamp-precision"],
+        "files have nanoseconds (--format pcap-micros: microseconds); --nano prints them",
+    ),
+    (
+        VERBS,
+        &["--since", "--until"],
+        "not an option here; linerate find FILE --since T --until T -w OUT selects by time",
+    ),
+    (VERBS, &["-a", "-b"], "-C SIZE, -G S and -W N rotate, -c N and -T S stop (tcpdump's letters, not dumpcap's)"),
+    (VERBS, &["-Y", "-R"], "not supported; filters are those of tcpdump (pcap-filter(7)), such as 'tcp port 443'"),
+    (VERBS, &["-E", "-H", "-I", "-J", "-M", "-N", "-O", "-y"], "not supported"),
+    (&["find"], &["-A", "-B"], "--since T and --until T select by time"),
+    (&["find"], &["-s", "--snap", "--dedup", "-C", "-G"], "linerate convert has it, for the file that -w writes"),
+    (
+        &["find"],
+        &["-t", "-tt", "-ttt", "-tttt", "-X", "-x", "-A", "-e"],
+        "linerate print has it, for the file that -w writes",
+    ),
+    (QUERY, &["-s"], "--by and --sort, such as --by address --sort bytes"),
+    (QUERY, &["-A", "-a"], "--by, such as --by orig_address/24,protocol"),
+    (QUERY, &["-n", "-c"], "--top N"),
+    (QUERY, &["-o", "-O"], "--json, or -w FILE with the ending of the format, such as .csv"),
+    (QUERY, &["-t"], "--since T and --until T"),
+    (QUERY, &["-R", "-M"], "directories are arguments"),
+    (SENDERS, &["-x", "--multiplier"], "--rate R, or --speed N of linerate replay"),
+    (SENDERS, &["--pps", "-p"], "--rate, such as --rate 10kpps"),
+    (SENDERS, &["--mbps", "-b", "-M", "--bandwidth"], "--rate, such as --rate 100mbps"),
+    (SENDERS, &["-t", "--topspeed"], "--rate max"),
+    (SENDERS, &["-i", "--intf1"], "--to PORT"),
 ];
 
 /// Names of similar commands, and the verb for the same job.
@@ -77,10 +109,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("top", "not in this program, built without the feature tui; make builds all"),
 ];
 
-/// Returns the remedy for an option of tcpdump that the verb lacks.
+/// Returns the remedy for an option of another program that the verb lacks.
 pub(super) fn habit(verb: &str, option: &str) -> Option<&'static str> {
-    let habit = HABITS.iter().find(|(options, _)| VERBS.contains(&verb) && options.contains(&option));
-    habit.map(|(_, remedy)| *remedy)
+    let habit = HABITS.iter().find(|(verbs, options, _)| verbs.contains(&verb) && options.contains(&option));
+    habit.map(|(_, _, remedy)| *remedy)
 }
 
 /// Returns the error for an unknown command.

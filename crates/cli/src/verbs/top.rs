@@ -49,37 +49,41 @@ Examples:
 If standard output is not a terminal, one table is printed, as with --once.
 Flows and groups are those of the last interval; rates are layer 2 without FCS.")]
 // Capture files are refused: they have no live traffic.
-#[command(mut_arg("read", |read| read.hide(true)))]
+#[command(
+    mut_arg("read", |read| read.hide(true)),
+    mut_arg("words", |words| words.value_name("PORT|FILTER")
+        .help("Ports, unless given by -i; then the filter (pcap-filter(7))"))
+)]
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,
     /// Show another run, at its --metrics: IP:PORT or the path of its socket
-    #[arg(long, value_name = "IP:PORT|PATH")]
+    #[arg(help_heading = "Flows", long, value_name = "IP:PORT|PATH")]
     from: Option<String>,
     /// Group flows by these fields, such as address or orig_address/24,protocol; address and port match either end
-    #[arg(long, value_name = "FIELD[/LEN],...")]
+    #[arg(help_heading = "Flows", long, value_name = "FIELD[/LEN],...")]
     by: Option<String>,
     /// Sort rows by this value
-    #[arg(long, value_enum, default_value_t = Sort::Bits)]
+    #[arg(help_heading = "Flows", long, value_enum, default_value_t = Sort::Bits)]
     sort: Sort,
     /// Number of rows to print; on a screen, as many as fit [default: 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(help_heading = "Flows", long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     top: Option<u16>,
     /// Update interval in seconds, at least 0.2
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    #[arg(help_heading = "Report", long, value_name = "S", default_value_t = 1.0)]
     interval: f64,
     /// Print one table after one interval, and exit
-    #[arg(long)]
+    #[arg(help_heading = "Report", long)]
     once: bool,
     /// Print one JSON line per interval (schema linerate/top/1)
-    #[arg(long)]
+    #[arg(help_heading = "Report", long)]
     json: bool,
     /// Show host names found in cleartext, such as the SNI of a TLS hello: all, or a list of tls, quic, dns, http,
     /// ssh
-    #[arg(long, value_name = "none|all|PROTOCOL,...", default_value_t = Protocols::NONE)]
+    #[arg(help_heading = "Flows", long, value_name = "none|all|PROTOCOL,...", default_value_t = Protocols::NONE)]
     names: Protocols,
     /// Maximum number of flows; when full, the least recently active are evicted [default: 262144]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = "Flows", long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_flows: Option<u32>,
     #[command(flatten)]
     receive: ReceiveArgs,

@@ -57,7 +57,8 @@ fn described(error: &clap::Error, verb: Option<&str>) -> Option<String> {
             format!("missing {}; {help} shows the usage", all(ContextKind::InvalidArg).join(", "))
         }
         ErrorKind::ArgumentConflict => match (option()?, all(ContextKind::PriorArg).join(", ")) {
-            (option, prior) if prior == option || prior.is_empty() => format!("{option}: given twice; leave one out"),
+            (option, prior) if prior.is_empty() => format!("{option}: cannot be used with other arguments"),
+            (option, prior) if prior == option => format!("{option}: given twice; leave one out"),
             (option, prior) => format!("{option}: cannot be used with {prior}"),
         },
         ErrorKind::InvalidValue => {

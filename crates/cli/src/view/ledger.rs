@@ -168,7 +168,7 @@ fn line(ledger: &Ledger, fate: &str) -> String {
     let captured = if are_files { "read" } else { "captured" };
     let number = match (accounts().find(|account| account.stage == Stage::Select), first) {
         // Several consumers select from the same packets; the first one is the main one.
-        (Some(select), _) if are_files && select.get(Count::Filtered) > 0 => {
+        (Some(select), _) if are_files && select.sum(Kind::Refused) > select.get(Count::PastLimit) => {
             // Up to the last one that -c allows.
             let all = counted(select.sum(Kind::Received) - select.get(Count::PastLimit), "packet");
             format!("{} of {all} selected", grouped(select.sum(Kind::Delivered)))

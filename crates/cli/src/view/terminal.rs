@@ -7,7 +7,7 @@
 //! reported, and the program ends with [`Exit::Failed`]. Failures of standard error are ignored.
 
 use super::document::Document;
-use crate::exit::Exit;
+use crate::exit::{Exit, without_numbers};
 use linerate_burst::text::is_unseen;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::stdio::stdout;
@@ -141,16 +141,6 @@ pub fn row_line(row: &impl Serialize, is_taken: bool) -> serde_json::Result<()> 
 /// Prints an error in one line, without the numbers of system errors: their texts are before them.
 pub fn fail(what: impl Display) {
     print_stderr(format_args!("linerate: {}\n", shown(&without_numbers(&what.to_string()))));
-}
-
-/// Removes ` (os error 2)`, which the standard library adds.
-fn without_numbers(text: &str) -> String {
-    let mut parts = text.split(" (os error ");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| match part.split_once(')') {
-        Some((number, rest)) if number.parse::<i32>().is_ok() => text + rest,
-        _ => text + " (os error " + part,
-    })
 }
 
 /// Draws `text` on standard error, over the previous drawing unless other output followed it. Lines too long for the terminal are
@@ -381,16 +371,6 @@ mod tests {
         assert_eq!(escaped("plain \u{e9}\n", &[]), "plain \u{e9}\n");
         assert_eq!(escaped("\x1b]0;x\x07\u{202e}\r\n", &[]), "\\u{1b}]0;x\\u{7}\\u{202e}\\r\n");
         assert_eq!(shown("a\nb\u{7f}"), "a\\nb\\u{7f}");
-    }
-
-    #[test]
-    fn numbers_of_system_errors_are_removed() {
-        let error = std::io::Error::from_raw_os_error(2);
-        assert_eq!(
-            without_numbers(&format!("a: {error}; b: {error}.")),
-            "a: No such file or directory; b: No such file or directory."
-        );
-        assert_eq!(without_numbers("x (os error y) (os error "), "x (os error y) (os error ");
     }
 
     #[test]

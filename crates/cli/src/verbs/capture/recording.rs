@@ -15,7 +15,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Rotation of files")]
 pub(super) struct RecordingArgs {
-    /// Start a new file after SIZE: 100MB, 1GiB, 1G (1 GiB); without a unit millions of bytes
+    /// Start a new file after SIZE: 100MB, 1GiB, 1G (1 GiB); 100 is 100 MB
     #[arg(short = 'C', long, value_name = "SIZE")]
     rotate_size: Option<String>,
     /// Keep at most N files, including the current one; older files of this run are deleted

@@ -15,7 +15,8 @@ use std::time::Duration;
 /// accounting.
 pub fn summary(run: &RunReport, captured: &[CaptureTotals], is_recorded: bool, more: &str, is_whole: bool) -> String {
     let body = |(what, of): (&&str, &CaptureTotals)| body(run, what, of, is_recorded);
-    let is_failed = run.ledger.total(Count::WriteFailed) > 0;
+    let outputs = run.ledger.accounts().iter().filter(|account| account.stage == Stage::Write);
+    let is_failed = outputs.map(|account| account.sum(Kind::Lost)).sum::<u64>() > 0;
     let done = match is_recorded {
         true if is_failed => "read",
         true => "written",
@@ -38,11 +39,8 @@ fn body(run: &RunReport, what: &str, captured: &CaptureTotals, is_recorded: bool
         true => totals_read(what, frames, bytes, wire_bytes, (span, read)),
         false => totals(what, frames, bytes, wire_bytes, span),
     };
-    let mut text = format!(
-        "{totals}; {} lost, {} late\n",
-        grouped(run.ledger.lost()),
-        grouped(run.ledger.total(Count::Late)),
-    );
+    let mut text =
+        format!("{totals}; {} lost, {} late\n", grouped(run.ledger.lost()), grouped(run.ledger.total(Count::Late)),);
     let shards = &captured.shards;
     if !shards.is_empty() {
         let frames: Vec<String> = shards.iter().map(|frames| grouped(*frames)).collect();

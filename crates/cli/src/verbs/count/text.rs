@@ -78,7 +78,9 @@ fn explanation(subject: &CountedPorts, counts: &CountSnapshot) -> String {
         all if all == ports().count() => of_frames.to_owned(),
         _ => format!("{of_run}, those of files over {of_frames}"),
     };
-    format!("means over {time}; peak: maximum of one second; size: min / mean / max with FCS; bytes: without FCS")
+    format!(
+        "means over {time}; peak: maximum of one second, at least the mean; size: min / mean / max with FCS; bytes: without FCS"
+    )
 }
 
 fn sizes(subject: &CountedPorts, counts: &CountSnapshot) -> String {

@@ -2,6 +2,7 @@
 
 use super::FindOptions;
 use crate::verbs::capture_files::SearchFiles;
+use crate::verbs::flows::period;
 use crate::view::rates::{counted, grouped, stated};
 use crate::view::terminal::{fail, print_stderr, shown};
 use linerate_burst::{Count, Kind, Ledger, Stage};
@@ -137,6 +138,9 @@ pub(super) struct FindJson<'a> {
     /// True if all parts that may match were read.
     #[serde(skip)]
     is_whole: bool,
+    /// The period that was asked for, as text.
+    #[serde(skip)]
+    period: String,
     /// Matching packets that were not written, by reason.
     drops: BTreeMap<&'static str, u64>,
     events: &'a [String],
@@ -188,6 +192,7 @@ impl<'a> FindJson<'a> {
             seconds: elapsed.as_secs_f64(),
             stopped,
             is_whole,
+            period: period(asked.from.0, asked.last.0.saturating_add(1)),
             drops: drops.collect(),
             events: &notes.all,
         }
@@ -206,7 +211,7 @@ impl<'a> FindJson<'a> {
     /// Returns the report.
     pub(super) fn text(&self) -> String {
         let found = match (self.frames, self.bytes) {
-            (0, _) => "no matching packets".to_owned(),
+            (0, _) => format!("no matching packets{}", self.period),
             (frames, bytes) => format!("{}, {} found", counted(frames, "packet"), counted(bytes, "byte")),
         };
         let stopped = if self.stopped { "; stopped before the end" } else { "" };

@@ -7,7 +7,7 @@ use crate::view::ledger::{self, LedgerJson};
 use crate::view::rates::{Rates, counted, frames_per_second, totals};
 use crate::view::streams::{self, ClockJson};
 use crate::view::terminal::{fail, result, result_document, result_line};
-use linerate_burst::{Interface, Ledger};
+use linerate_burst::{Count, Interface, Ledger};
 use linerate_engine::ResponderReport;
 use linerate_engine::check::CheckReport;
 use linerate_engine::replay::{CATCH_UP, LATE, Timing};
@@ -123,6 +123,13 @@ impl Outcome<'_> {
         match checked {
             Some(checked) => {
                 text += &checked.text(self.names);
+                let unsent = self.sent.ledger.total(Count::SendUnsent);
+                if unsent > 0 {
+                    text += &format!(
+                        "  sent includes {} that did not leave the port (unsent)\n",
+                        counted(unsent, "packet")
+                    );
+                }
                 let first = self.first.filter(|_| checked.summary.counts.received == 0 && self.sent.sent.frames > 0);
                 text += &first.map_or_else(String::new, |first| args.answer.advice(first));
             }

@@ -1,10 +1,11 @@
 //! Opening the ports that a verb receives from.
 
 use crate::exit::usage;
+use crate::verbs::capture_files::missing;
 use linerate_backends::REGISTRY;
 use linerate_backends::pcap::joined;
 use linerate_burst::FrameIndex;
-use linerate_port::{RxOptions, RxPort, Spec, Target};
+use linerate_port::{PortError, RxOptions, RxPort, Spec, Target};
 use std::fs::metadata;
 
 /// Opens ports. If there are more files than a merge has lanes, all files share one lane.
@@ -15,7 +16,13 @@ pub(super) fn open(specs: &[Spec], options: &RxOptions, is_merged: bool) -> anyh
     };
     let (files, others): (Vec<Spec>, Vec<Spec>) = specs.iter().cloned().partition(is_joined);
     if !is_merged || specs.len() <= FrameIndex::MAX_LANES || files.is_empty() {
-        return Ok(REGISTRY.open_all(specs, options)?);
+        return REGISTRY.open_all(specs, options).map_err(|error| {
+            let missing = specs.iter().filter_map(|spec| missing(&REGISTRY.file(spec)?)).next();
+            match missing.filter(|_| !matches!(error, PortError::Wrong { .. })) {
+                Some(missing) => anyhow::Error::msg(missing),
+                None => error.into(),
+            }
+        });
     }
     let mut ports = vec![joined(&files.iter().map(|spec| &*spec.target).collect::<Vec<_>>())?];
     ports.extend(REGISTRY.open_all(&others, options)?);

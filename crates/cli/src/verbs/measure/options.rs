@@ -92,16 +92,16 @@ pub struct Args {
     #[arg(long, value_name = "S")]
     pub settle: Option<f64>,
     /// Stop after S seconds with the results so far; a running trial is finished first
-    #[arg(short = 'T', long = "duration", value_name = "S")]
+    #[arg(help_heading = "Run and report", short = 'T', long = "duration", value_name = "S")]
     pub duration: Option<f64>,
     /// With --check xdp:PORT: divert packets from this host even if it uses the interface
-    #[arg(long)]
+    #[arg(help_heading = "Run and report", long)]
     pub take: bool,
     /// Before each trial send a few packets from the --check port, so that a bridge learns the addresses (RFC 2544, 23)
-    #[arg(long)]
+    #[arg(help_heading = "Run and report", long)]
     pub learn: bool,
     /// Number of sending threads, with one TX queue each
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    #[arg(help_heading = "Run and report", long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     pub threads: usize,
     #[command(flatten)]
     pub(super) answer: AnswerArgs,

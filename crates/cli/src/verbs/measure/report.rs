@@ -3,7 +3,7 @@
 mod environment;
 mod files;
 mod html;
-mod queue;
+mod notes;
 mod sections;
 mod soak_services;
 mod tests;
@@ -15,7 +15,7 @@ pub(super) use self::tests::{
     Bursts, Forwarding, LatencyRun, LatencyTest, LoadLatency, LossRow, Recovery, RecoveryRun, Reset, ResetRun,
 };
 
-use self::queue::{NOTICED, queue_excess};
+use self::notes::queue_excess;
 use super::account::TrialResult;
 use super::options::{Args, Method};
 use super::plan::Plan;
@@ -56,6 +56,9 @@ pub(super) struct Report {
     pub seconds: f64,
     /// Report of each size, or service, that was started.
     pub sizes: Vec<SizeReport>,
+    /// Sizes that were not measured, because the run ended before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sizes_left: Vec<u64>,
     /// Steps of the service configuration test.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceStep>,
@@ -191,6 +194,7 @@ impl Report {
             estimated_s: 0.0,
             seconds: 0.0,
             sizes: Vec::new(),
+            sizes_left: Vec::new(),
             services: Vec::new(),
             performance: Vec::new(),
             is_interrupted: false,
@@ -203,9 +207,12 @@ impl Report {
         self.sizes.iter().all(|size| size.trials.is_empty())
     }
 
-    /// Returns whether any result has this verdict.
-    pub(super) fn has(&self, verdict: Verdict) -> bool {
-        self.results().any(|(_, result)| result.verdict == verdict.name())
+    /// Returns whether a search, a test or a size was left when the run ended.
+    pub(super) fn is_unfinished(&self) -> bool {
+        let is_open = |(_, result): (&SizeReport, &ResultJson)| result.verdict == Verdict::Unfinished.name();
+        self.results().any(is_open)
+            || !self.sizes_left.is_empty()
+            || self.sizes.iter().any(|size| !size.skipped.is_empty())
     }
 
     /// Returns the results in one line.
@@ -247,40 +254,6 @@ impl Report {
         }
         self.remarks().iter().for_each(|remark| text += &format!("  {remark}\n"));
         text
-    }
-
-    /// Returns notes about the results.
-    fn remarks(&self) -> Vec<String> {
-        let why = |result: &ResultJson| match result.verdict {
-            "regular" => {
-                "regular: a passing and a failing rate were found, at most --width apart (RFC 9971)".to_owned()
-            }
-            _ => result.why.to_owned(),
-        };
-        let mut whys: Vec<String> = self.results().map(|(_, result)| why(result)).collect();
-        whys.extend(self.results().filter_map(|(size, result)| self.queued(size.size, result)));
-        for size in &self.sizes {
-            whys.extend(size.skipped.iter().map(|left| format!("{} bytes: {left}", size.size)));
-            let counted = "bytes: no room for a trailer, so packets are only counted, without latency";
-            whys.extend((size.mark == "count").then(|| format!("{} {counted}", size.size)));
-        }
-        whys.sort_unstable();
-        whys.dedup();
-        whys.extend(self.deviations.iter().cloned());
-        whys
-    }
-
-    /// Returns a note if a queue of the device may have raised the rate noticeably.
-    fn queued(&self, size: u64, result: &ResultJson) -> Option<String> {
-        let goal = self.goals.iter().find(|goal| goal.name == result.goal)?;
-        let excess = result.queue_excess.filter(|excess| *excess > goal.width / NOTICED)?;
-        Some(format!(
-            "{size} bytes, {}: delays grew to {:.1} ms (p99): the rate may be {:.1} % too high, as a queue takes the \
-             excess; try a longer --trial",
-            goal.name,
-            result.latency_p99_ns? as f64 / 1e6,
-            excess * 100.0
-        ))
     }
 
     fn results(&self) -> impl Iterator<Item = (&SizeReport, &ResultJson)> {

@@ -112,7 +112,7 @@ pub(super) fn summary(followed: &FollowReport, target: Option<&str>) -> String {
     let counts = &followed.counts;
     let tally = &counts.tally;
     let mut text = format!(
-        "{} of {}, {}\n",
+        "{} with data in {}, {}\n",
         counted(counts.streams, "stream"),
         counted(counts.connections, "connection"),
         counted(tally.bytes, "byte")

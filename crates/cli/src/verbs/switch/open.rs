@@ -45,7 +45,7 @@ impl SwitchPorts {
             None if files => {
                 return Err(usage("ports that are files need --out DIR for the packets sent to them (DIR/1.pcap, ..)"));
             }
-            Some(_) if !files => return Err(usage("--out needs a port that is a file")),
+            Some(_) if !files => return Err(usage("--out needs a port that is a capture file, such as pcap:a.pcap")),
             _ => {}
         }
         let joined = SwitchPorts { ports, out: out.map(str::to_owned) };
