@@ -121,8 +121,8 @@ impl<O: Outputs> ActionContext<'_, O> {
     /// floods.
     fn normal(&mut self, frame: &Frame<'_>) -> Result<(), Reason> {
         let (bytes, _) = frame.bytes();
-        let mac = |at: usize| bytes[at..at + 6].iter().fold(0, |mac, byte| mac << 8 | u64::from(*byte));
-        let (destination, source, tag) = (mac(0), mac(6), frame.tag());
+        let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u64::from_be_bytes(*word));
+        let (destination, source, tag) = (word(0) >> 16, word(4) & 0xffff_ffff_ffff, frame.tag());
         if frame.parsed.key.dl_type() == TYPE_VLAN && tag.is_none() && !frame.had_tag() {
             return Err(Reason::Malformed);
         }
@@ -137,11 +137,24 @@ impl<O: Outputs> ActionContext<'_, O> {
         let is_group = destination >> 40 & 1 == 1;
         match if is_group { None } else { self.stations.find(self.now, vlan, destination) } {
             Some(port) if port == self.in_port => return Err(Reason::Local),
-            Some(port) => self.leave(port..port + 1, vlan, frame),
+            Some(port) => self.leave_at(port, vlan, frame),
             None => self.leave(1..self.ports.len() as PortNo + 1, vlan, frame),
         }
         self.reason = Reason::NoPort;
         Ok(())
+    }
+
+    /// Sends to the port of a station, if that is still in the VLAN, with the tag for this port.
+    #[inline]
+    fn leave_at(&mut self, port: PortNo, vlan: u16, frame: &Frame<'_>) {
+        let is_as_it_came = |member: &PortVlans| {
+            let tag = member.tag_of(vlan);
+            frame.tag().map(|(_, vlan)| vlan) == (tag > 0).then_some(tag)
+        };
+        match self.ports.get(usize::from(port) - 1) {
+            Some(member) if is_as_it_came(member) => self.send(port, frame, None),
+            _ => self.leave(port..port + 1, vlan, frame),
+        }
     }
 
     /// Sends to all of these ports that are in the VLAN, with the tag for each port.
