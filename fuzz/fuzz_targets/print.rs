@@ -15,6 +15,7 @@ thread_local! {
 const PLAIN: Options = Options {
     link: false,
     verbose: false,
+    unverified: false,
     brief: false,
     absolute: false,
     nanos: false,

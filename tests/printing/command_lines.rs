@@ -95,6 +95,31 @@ fn tcpdump_command_lines_print_the_same() {
     }
 }
 
+/// The checksums that packets should have, with -v; none with -K. The lines of tcpdump have another layout there.
+#[test]
+fn wrong_checksums_are_those_of_tcpdump() {
+    if !has_tools(&["tcpdump"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (good, file) = (scratch.file("good.pcap"), scratch.file("wrong.pcap"));
+    let packets = ["-k", "ip/tcp/payload(len=30)", "-k", "ip/udp/payload(len=31)"];
+    run(&[&["generate", "-q", "--to", &format!("pcap:{good}"), "-c", "20"], &packets[..]].concat()).good();
+    // The addresses: all checksums are wrong.
+    run(&["convert", "-q", "-i", &format!("faulty:pcap:{good}?corrupt=100%x1@26-33&seed=3"), "-w", &file]).good();
+    let words = |text: String| -> Vec<String> {
+        let is_ours = |word: &&str| word.contains("cksum") || word.contains("->") || *word == "(incorrect";
+        let words = text.split_whitespace().collect::<Vec<_>>();
+        let pairs = words.windows(2).filter(|pair| is_ours(&pair[0]) && pair[0] != "[no");
+        pairs.map(|pair| pair.join(" ")).filter(|pair| pair.contains("->") || pair.contains("incorrect")).collect()
+    };
+    let theirs = words(output(Command::new("tcpdump").args(["-nnvv", "-r", &file])));
+    assert!(theirs.len() > 60, "{theirs:?}");
+    assert_eq!(words(output(&mut linerate(&["print", "-vv", &file]))), theirs);
+    let unverified = output(&mut linerate(&["print", "-vvK", &file]));
+    assert!(!unverified.contains("cksum") && unverified.contains("ttl"), "{unverified}");
+}
+
 /// Command lines that write files, use pipes, or print something other than packets.
 #[test]
 fn tcpdump_command_lines_write_the_same() {

@@ -13,6 +13,7 @@ const fn options() -> Options {
     Options {
         link: false,
         verbose: false,
+        unverified: false,
         brief: false,
         absolute: false,
         nanos: false,
@@ -276,7 +277,7 @@ const DETAILS: &[(&str, &str)] = &[
     ),
     (
         "ip(src=10.0.0.1,dst=10.0.0.2,checksum=1)/udp(sport=1,dport=2,checksum=7)/payload(hex=01)",
-        "IP (tos 0x0, ttl 64, id 0, offset 0, flags [none], proto UDP (17), length 29, bad cksum 0x0001!) 10.0.0.1.1 > 10.0.0.2.2: [bad udp cksum 0x0007!] UDP, length 1",
+        "IP (tos 0x0, ttl 64, id 0, offset 0, flags [none], proto UDP (17), length 29, bad cksum 1 (->66ce)!) 10.0.0.1.1 > 10.0.0.2.2: [bad udp cksum 0x0007 -> 0xead6!] UDP, length 1",
     ),
     (
         "ip6(src=2001:db8::1,dst=2001:db8::2)/udp(sport=1,dport=2)/payload(hex=01)",

@@ -63,6 +63,11 @@ impl Sum {
     pub fn checksum(self) -> u16 {
         !self.folded()
     }
+
+    /// Returns the correct checksum of a message whose sum this is, with `found` in place of its checksum (RFC 1624).
+    pub fn corrected(self, found: u16) -> u16 {
+        Sum::ZERO.with_word(self.checksum()).with_word(found).folded()
+    }
 }
 
 /// Returns the checksum after one 16-bit word changed from `old` to `new` (RFC 1624, equation 3).
@@ -162,6 +167,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_message_with_its_corrected_checksum_sums_to_zero(
+            mut bytes in proptest::collection::vec(any::<u8>(), 2..200), at in any::<proptest::sample::Index>(),
+        ) {
+            let at = at.index(bytes.len() / 2) * 2;
+            let found = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+            let corrected = Sum::of(&bytes).corrected(found);
+            bytes[at..at + 2].copy_from_slice(&corrected.to_be_bytes());
+            prop_assert_eq!(Sum::of(&bytes).checksum(), 0);
+        }
+
         #[test]
         fn sum_equals_naive(bytes in proptest::collection::vec(any::<u8>(), 0..200), split in 0usize..100) {
             prop_assert_eq!(Sum::of(&bytes).folded(), naive(&bytes));

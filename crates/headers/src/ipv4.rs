@@ -114,6 +114,11 @@ impl<'a> View<'a> {
         Sum::of(self.head).with(self.options).checksum() == 0
     }
 
+    /// Returns the checksum that the header should have.
+    pub fn correct_checksum(&self) -> u16 {
+        Sum::of(self.head).with(self.options).corrected(self.checksum())
+    }
+
     /// Returns the source address.
     #[inline]
     pub fn source(&self) -> Ipv4Addr {

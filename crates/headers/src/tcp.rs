@@ -4,7 +4,7 @@ use crate::error::{room, split};
 use crate::options::{self, Options};
 use crate::registry::{self, Next, Step};
 use crate::tcp_option::Iter;
-use crate::{EmitError, Flaw, Malformed, Protocol, Pseudo};
+use crate::{EmitError, Flaw, Malformed, Protocol, Pseudo, Sum};
 use std::ops::BitOr;
 
 /// Bytes of a header without options.
@@ -124,9 +124,17 @@ impl<'a> View<'a> {
 
     /// Returns whether the checksum is correct; meaningless for a segment that is truncated or a fragment.
     pub fn is_checksum_right(&self, pseudo: &Pseudo) -> bool {
+        self.sum(pseudo).checksum() == 0
+    }
+
+    /// Returns the checksum that the segment should have.
+    pub fn correct_checksum(&self, pseudo: &Pseudo) -> u16 {
+        self.sum(pseudo).corrected(self.checksum())
+    }
+
+    fn sum(&self, pseudo: &Pseudo) -> Sum {
         let length = self.header_len() + self.payload.len();
-        let sum = pseudo.sum(registry::TCP, length as u32).with(self.head).with(self.options).with(self.payload);
-        sum.checksum() == 0
+        pseudo.sum(registry::TCP, length as u32).with(self.head).with(self.options).with(self.payload)
     }
 
     /// Returns the offset after the last urgent byte, with [`Flags::URG`].

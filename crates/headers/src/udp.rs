@@ -3,7 +3,7 @@
 use crate::checksum;
 use crate::error::{room, split};
 use crate::registry::{self, Step};
-use crate::{EmitError, Flaw, Malformed, Protocol, Pseudo, lookup};
+use crate::{EmitError, Flaw, Malformed, Protocol, Pseudo, Sum, lookup};
 
 /// Bytes of the header.
 pub const LEN: usize = 8;
@@ -64,8 +64,17 @@ impl<'a> View<'a> {
         if self.checksum() == 0 {
             return matches!(pseudo, Pseudo::V4 { .. });
         }
+        self.sum(pseudo).checksum() == 0
+    }
+
+    /// Returns the checksum that the datagram should have.
+    pub fn correct_checksum(&self, pseudo: &Pseudo) -> u16 {
+        self.sum(pseudo).corrected(self.checksum())
+    }
+
+    fn sum(&self, pseudo: &Pseudo) -> Sum {
         let length = LEN + self.payload.len();
-        pseudo.sum(registry::UDP, length as u32).with(self.head).with(self.payload).checksum() == 0
+        pseudo.sum(registry::UDP, length as u32).with(self.head).with(self.payload)
     }
 
     /// Returns the payload, up to its length or the end of the bytes.

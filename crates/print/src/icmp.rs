@@ -65,7 +65,7 @@ pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let length = walk.end.saturating_sub(layer.offset as usize);
     walk.text.dec(length as u64);
     if walk.options.verbose {
-        if walk.is_whole(layer.offset as usize) && !view.is_checksum_right() {
+        if walk.options.verifies() && walk.is_whole(layer.offset as usize) && !view.is_checksum_right() {
             put!(walk.text, ", wrong cksum {:#06x}", view.checksum());
         }
         if matches!(view.kind(), UNREACHABLE | SOURCE_QUENCH | REDIRECT | EXCEEDED | PARAMETER) {

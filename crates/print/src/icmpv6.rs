@@ -22,7 +22,7 @@ pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     walk.text.dec(length as u64);
     if walk.options.verbose {
         let is_wrong = |packet| !view.is_checksum_right(&pseudo(&packet));
-        if walk.is_whole(layer.offset as usize) && walk.packet.is_some_and(is_wrong) {
+        if walk.options.verifies() && walk.is_whole(layer.offset as usize) && walk.packet.is_some_and(is_wrong) {
             put!(walk.text, ", bad cksum {:#06x}", view.checksum());
         }
         if ERRORS.contains(&kind) {

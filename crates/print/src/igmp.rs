@@ -50,7 +50,7 @@ pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
         }
         other => put!(text, "type-{other:#x}"),
     }
-    if walk.options.verbose && walk.is_whole(layer.offset as usize) && !view.is_checksum_right() {
+    if walk.options.verifies() && walk.is_whole(layer.offset as usize) && !view.is_checksum_right() {
         put!(walk.text, ", bad igmp cksum {:#06x}!", view.checksum());
     }
 }

@@ -84,6 +84,7 @@ fn missing(walk: &mut LinePrinter<'_, '_>, what: &str, end: usize) {
 }
 
 fn head_v4(walk: &mut LinePrinter<'_, '_>, view: &ipv4::View<'_>) {
+    let verifies = walk.options.verifies();
     let text = &mut walk.text;
     let flags = match (view.dont_fragment(), view.more_fragments()) {
         (true, true) => "+, DF",
@@ -99,8 +100,8 @@ fn head_v4(walk: &mut LinePrinter<'_, '_>, view: &ipv4::View<'_>) {
     if view.header_len() > ipv4::LEN {
         put!(text, ", options {} bytes", view.header_len() - ipv4::LEN);
     }
-    if !view.is_checksum_right() {
-        put!(text, ", bad cksum {:#06x}!", view.checksum());
+    if verifies && !view.is_checksum_right() {
+        put!(text, ", bad cksum {:x} (->{:x})!", view.checksum(), view.correct_checksum());
     }
     text.str(") ");
 }

@@ -69,6 +69,8 @@ pub struct Options {
     pub link: bool,
     /// Prints more of each header: TTL, identification, checksums, the packet quoted by an error.
     pub verbose: bool,
+    /// Does not verify checksums, which `verbose` prints otherwise.
+    pub unverified: bool,
     /// Prints less: no TCP sequence numbers, windows and options, and no UDP payload.
     pub brief: bool,
     /// Prints absolute TCP sequence numbers.
@@ -79,6 +81,13 @@ pub struct Options {
     pub time: Time,
     /// Dump of bytes in separate lines.
     pub bytes: Bytes,
+}
+
+impl Options {
+    /// Returns whether checksums are verified.
+    pub(crate) fn verifies(self) -> bool {
+        self.verbose && !self.unverified
+    }
 }
 
 /// Frame to print.

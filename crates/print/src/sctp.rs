@@ -32,7 +32,7 @@ pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     let Ok(view) = sctp::View::parse(walk.from(layer)) else { return };
     ip::late_ports(walk, view.source_port(), view.destination_port());
     walk.text.str("sctp");
-    if walk.options.verbose && walk.is_whole(layer.offset as usize) && !view.is_checksum_right() {
+    if walk.options.verifies() && walk.is_whole(layer.offset as usize) && !view.is_checksum_right() {
         walk.text.str(" [bad cksum]");
     }
     for (place, chunk) in view.chunks().enumerate() {

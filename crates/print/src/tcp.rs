@@ -42,12 +42,15 @@ pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
     walk.text.str("Flags [");
     flags(&mut walk.text, view.flags());
     walk.text.str("]");
-    if walk.options.verbose
+    if walk.options.verifies()
         && walk.is_whole(layer.offset as usize)
         && let Some(packet) = walk.packet
     {
-        let verdict = if view.is_checksum_right(&pseudo(&packet)) { "correct" } else { "incorrect" };
-        put!(walk.text, ", cksum {:#06x} ({verdict})", view.checksum());
+        let (sum, pseudo) = (view.checksum(), pseudo(&packet));
+        match view.is_checksum_right(&pseudo) {
+            true => put!(walk.text, ", cksum {sum:#06x} (correct)"),
+            false => put!(walk.text, ", cksum {sum:#06x} (incorrect -> {:#06x})", view.correct_checksum(&pseudo)),
+        }
     }
     let origin = numbers(walk, &view, length as u32);
     walk.text.str(", win ");

@@ -26,15 +26,18 @@ pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, index: usize, layer: &Layer)
         0 => there,
         length => length - udp::LEN,
     };
-    if walk.options.verbose
+    if walk.options.verifies()
         && walk.is_whole(layer.offset as usize)
         && !view.is_cut()
         && let Some(packet) = walk.packet
     {
-        match (view.checksum(), view.is_checksum_right(&pseudo(&packet))) {
+        let pseudo = pseudo(&packet);
+        match (view.checksum(), view.is_checksum_right(&pseudo)) {
             (0, true) => walk.text.str("[no cksum] "),
             (_, true) => walk.text.str("[udp sum ok] "),
-            (sum, false) => put!(walk.text, "[bad udp cksum {sum:#06x}!] "),
+            (sum, false) => {
+                put!(walk.text, "[bad udp cksum {sum:#06x} -> {:#06x}!] ", view.correct_checksum(&pseudo))
+            }
         }
     }
     let is_fragment = walk.packet.is_some_and(|packet| packet.is_fragment);

@@ -177,6 +177,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     }
     let has_output = args.write.is_some() || args.share.is_wanted() || args.analysis.has_output() || args.json;
     args.analysis.print.print_unless(has_output || args.count || args.dump_filter > 0 || args.list_link_types);
+    args.analysis.print.unverified = args.input.tcpdump.leaves_checksums();
     if args.dump_filter > 0 {
         args.input.filter_only();
     }

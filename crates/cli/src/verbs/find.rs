@@ -94,7 +94,7 @@ pub struct Args {
     #[arg(short = 'v', long, help_heading = "Printed packets")]
     verbose: bool,
     #[command(flatten)]
-    _accepted: TcpdumpArgs,
+    tcpdump: TcpdumpArgs,
     #[command(flatten)]
     user: UserArgs,
 }
@@ -111,6 +111,7 @@ struct FindOptions {
 
 /// Runs the search.
 pub fn run(mut args: Args) -> anyhow::Result<Exit> {
+    args.print.unverified = args.tcpdump.leaves_checksums();
     args.print.print_unless(args.write.is_some() || args.count || args.json || args.make_index);
     let args = &args;
     let asked = args.check()?;

@@ -59,7 +59,7 @@ pub(super) struct InputArgs {
     #[arg(short = 'T', long = "duration", value_name = "S")]
     duration: Option<f64>,
     #[command(flatten)]
-    _accepted: TcpdumpArgs,
+    pub tcpdump: TcpdumpArgs,
 }
 
 /// Options of reception.

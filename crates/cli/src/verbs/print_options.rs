@@ -39,6 +39,9 @@ pub(super) struct PrintArgs {
     /// Number the lines
     #[arg(short = '#', long)]
     number: bool,
+    /// True for -K, which stands among the input options.
+    #[arg(skip)]
+    pub unverified: bool,
 }
 
 /// Forms of time by the number of `-t`.
@@ -85,6 +88,7 @@ impl PrintArgs {
         let options = Options {
             link: self.link_header,
             verbose: is_verbose,
+            unverified: self.unverified,
             brief: is_brief,
             absolute: self.absolute_tcp_sequence_numbers,
             nanos: self.nano,

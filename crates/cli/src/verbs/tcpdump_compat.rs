@@ -10,7 +10,7 @@ const VERBS: &[&str] = &["capture", "print", "convert", "merge", "count", "flows
 const QUERY: &[&str] = &["query", "collect"];
 const SENDERS: &[&str] = &["generate", "replay"];
 
-/// Options of tcpdump for what linerate always does.
+/// Options of tcpdump for what linerate always does, and -K.
 #[derive(Debug, Args)]
 pub(super) struct TcpdumpArgs {
     /// No names are looked up
@@ -25,9 +25,16 @@ pub(super) struct TcpdumpArgs {
     /// Packets are delivered at once
     #[arg(long = "immediate-mode", hide = true, action = ArgAction::Count)]
     immediate: u8,
-    /// No checksums are verified
+    /// No checksums of printed packets are verified
     #[arg(short = 'K', long = "dont-verify-checksums", hide = true, action = ArgAction::Count)]
     no_checksums: u8,
+}
+
+impl TcpdumpArgs {
+    /// Returns whether checksums of printed packets are left unverified.
+    pub(super) fn leaves_checksums(&self) -> bool {
+        self.no_checksums > 0
+    }
 }
 
 /// Options of other programs that these verbs lack, and the remedy.
