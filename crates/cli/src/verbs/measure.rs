@@ -297,12 +297,9 @@ impl Measurement<'_> {
         let own = tester.map_or_else(String::new, |tester| format!("; tester maximum {}", round(tester)));
         let all: f64 = estimates.iter().map(|(_, seconds)| seconds).sum();
         let about = if all > 0.0 { format!(", estimated {}", clock(all)) } else { String::new() };
-        print_stderr(format_args!(
-            "{size} bytes: {} to {} packets/s{about}{own}\n{}",
-            round(least),
-            round(greatest),
-            head(),
-        ));
+        // A soak has one load.
+        let from = if self.plan.method == Method::Soak { String::new() } else { round(least) + " to " };
+        print_stderr(format_args!("{size} bytes: {from}{} packets/s{about}{own}\n{}", round(greatest), head()));
     }
 
     /// Returns the state for the report.

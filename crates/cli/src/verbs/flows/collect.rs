@@ -25,6 +25,7 @@ use linerate_query::Question;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -191,7 +192,12 @@ impl Args {
         if listening.len() > 1 {
             return Err(usage("at most one address to listen at, such as ipfix://:4739"));
         }
-        let files = self.from.iter().filter(|name| listen(name).is_none()).cloned().collect();
+        let files: Vec<String> = self.from.iter().filter(|name| listen(name).is_none()).cloned().collect();
+        if let Some(missing) = files.iter().find(|file| !Path::new(file).exists()) {
+            let filter =
+                if files.len() > 1 { "; to filter records, write them (-w DIR/) and use linerate query" } else { "" };
+            anyhow::bail!("{missing}: no such file{filter}");
+        }
         let duration = self.duration.map(|seconds| span("--duration", seconds)).transpose()?;
         Ok(RecordSources { listen: listening.pop(), files, duration })
     }
