@@ -177,7 +177,7 @@ impl PartialAnswer {
         // Sums of an end are known only by group.
         let mut totals = self.totals.clone();
         for (place, total) in totals.iter_mut().enumerate().filter(|(place, _)| slots[*place].is_of_end()) {
-            *total = groups.each().map(|(_, kept)| kept[place]).fold(groups.others[place], u64::saturating_add);
+            *total = groups.sum(place);
         }
         Answer {
             slots: slots.clone(),

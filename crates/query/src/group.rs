@@ -314,6 +314,12 @@ impl Groups {
         }
     }
 
+    /// Returns the sum of an accumulator over all groups.
+    pub(crate) fn sum(&self, place: usize) -> u64 {
+        let kept = self.kept.iter().skip(place).step_by(self.slots.len());
+        kept.fold(self.others[place], |sum, one| sum.saturating_add(*one))
+    }
+
     /// Returns keys and accumulators of each group.
     pub(crate) fn each(&self) -> impl Iterator<Item = (Vec<Value>, &[u64])> {
         let (stride, width) = (self.stride(), self.slots.len());

@@ -78,9 +78,12 @@ impl Key {
             if keys.contains(&key) {
                 return Err(format!("duplicate key {}; leave one out", one.trim()));
             }
+            if keys.len() == MOST_KEYS {
+                return Err(format!("too many keys; at most {MOST_KEYS}"));
+            }
             keys.push(key);
         }
-        if keys.len() > MOST_KEYS { Err(format!("too many keys; at most {MOST_KEYS}")) } else { Ok(keys) }
+        Ok(keys)
     }
 
     fn one(text: &str) -> Result<Key, String> {
