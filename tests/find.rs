@@ -139,7 +139,9 @@ fn only_parts_that_may_match_are_read() {
     ] {
         run(&[&["find", &scratch.file("all.pcapng")], words].concat()).with_status(2).says(problem);
     }
-    run(&["find", &scratch.file("nowhere"), "tcp"]).with_status(1).says("no such file or directory");
+    run(&["find", &scratch.file("nowhere"), "tcp"])
+        .with_status(1)
+        .says("no such file; files and directories come before");
     run(&["find", &scratch.file("all.pcapng"), "--since", "yesterday"]).with_status(2).says("not a time");
     run(&["find", &scratch.file("all.pcapng"), "hots", "1.2.3.4"]).with_status(2).says("hots");
 }

@@ -136,7 +136,7 @@ fn wrong_options_are_named() {
         (&["--max-flows", "99999999"], "or more with more --workers"),
         (&["--workers", "64", "--max-flows", "1000000000"], "MiB are free"),
         (&["--format", "zeek"], "--format needs --write"),
-        (&["--write", ""], "expected one of -, FILE, DIR/"),
+        (&["--write", ""], "expected FILE, - or DIR/"),
     ] {
         let ended = run(&[&["flows", "-r", "nowhere.pcap"], arguments].concat());
         assert_eq!(ended.status, 2, "{arguments:?}: {}", ended.errors);

@@ -150,7 +150,7 @@ fn open_failures_exit_with_1_and_name_the_object() {
     }
     let misspelled = scratch.file("smaple.pcap");
     for words in [["print", "-r", &misspelled], ["count", "-r", &misspelled], ["find", "-r", &misspelled]] {
-        let ended = run(&words).with_status(1).says("no such file (did you mean sample.pcap?)");
+        let ended = run(&words).with_status(1).says(&format!("no such file (did you mean {sample}?)"));
         assert!(!ended.errors.contains("os error"), "{}", ended.errors);
     }
     run(&["capture", "-r", &sample, "-w", &nowhere]).says("no such directory; create it first");

@@ -91,6 +91,7 @@ fn plain(flows: &[Flow], (_, key, sides): Keys, every: u64) -> BTreeMap<(u64, Ve
         let (first, last) = (flow.first().0, flow.last().0.max(flow.first().0));
         let own = (0, key(flow, 0));
         let other = (1, key(flow, 1));
+        let is_within = sides != Sides::Originator && own.1 == other.1;
         let keys = match sides {
             Sides::Both if own.1 != other.1 => vec![own, other],
             Sides::First if own.1 > other.1 => vec![other],
@@ -109,7 +110,10 @@ fn plain(flows: &[Flow], (_, key, sides): Keys, every: u64) -> BTreeMap<(u64, Ve
             let payload = flow.sides[0].payload_bytes.saturating_add(flow.sides[1].payload_bytes);
             let ends = [*side, 1 - side].map(|side| flow.sides[side].packets);
             let own = [1, flow.flows, flow.packets(), flow.frame_bytes(), payload, ends[0], ends[1]];
-            let shares = if every == 0 { own } else { own.map(|sum| before(sum, end) - before(sum, start)) };
+            let mut shares = if every == 0 { own } else { own.map(|sum| before(sum, end) - before(sum, start)) };
+            if is_within {
+                (shares[5], shares[6]) = (shares[5].saturating_add(shares[6]), shares[5].saturating_add(shares[6]));
+            }
             sums.iter_mut().zip(shares).for_each(|(sum, one)| *sum = sum.saturating_add(one));
             let last = if every == 0 { flow.last().0 } else { last.min(end) };
             (sums[7], sums[8]) = (sums[7].min(first.max(start)), sums[8].max(last));

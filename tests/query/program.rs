@@ -368,8 +368,11 @@ fn options_without_effect_are_rejected() {
         (&["query", &folder, "-w", "a.jsonl", "--workers", "2"], "--workers has no effect with --write"),
         (&["query", &folder, "-q", "-w", "a.jsonl", "--by", "port"], "--by has no effect with --quiet"),
         (&["flows", "-r", &capture, "--since", "-1h"], "--since: not an option here; linerate find FILE --since T"),
-        (&["flows", "-r", &capture, "--by", "tls.server_name"], "--by, --sum: tls_server_name needs --names all"),
-        (&["flows", "-r", &capture, "--by", "tcp.state"], "--by, --sum: tcp_state needs --level tcp"),
+        (
+            &["flows", "-r", &capture, "--by", "tls.server_name"],
+            "--by, --sum, --sort: tls_server_name needs --names all",
+        ),
+        (&["flows", "-r", &capture, "--by", "tcp.state"], "--by, --sum, --sort: tcp_state needs --level tcp"),
         (&["flows", "-r", &capture, "--csv"], "--csv needs --by or --every"),
         (&["flows", "-r", &capture, "--sum", "bytes"], "--sum needs --by or --every"),
         (&["flows", "-r", &capture, "--sort", "bps"], "flows are sorted by bytes or packets"),

@@ -64,11 +64,14 @@ fn open_tx(spec: &Spec, options: &TxOptions, registry: &Registry) -> Result<TxPo
     Ok(send_through(registry.open_tx(&inner, options).map_err(explain)?, &faults, spec.to_string()))
 }
 
+/// In front of the names of faults in an error.
+const FAULTS: &str = "; faults: ";
+
 /// Adds the names of the faults to an error about an unknown option: it may be one of them, misspelled.
 fn explain(error: PortError) -> PortError {
     match error {
-        PortError::Wrong { port, reason } if reason.starts_with(UNKNOWN_OPTION) => {
-            PortError::wrong(port, format!("{reason}; faults: {}", NAMES.join(", ")))
+        PortError::Wrong { port, reason } if reason.starts_with(UNKNOWN_OPTION) && !reason.contains(FAULTS) => {
+            PortError::wrong(port, format!("{reason}{FAULTS}{}", NAMES.join(", ")))
         }
         error => error,
     }

@@ -69,7 +69,7 @@ impl<'a> View<'a> {
 
     /// Returns the checksum that the datagram should have.
     pub fn correct_checksum(&self, pseudo: &Pseudo) -> u16 {
-        self.sum(pseudo).corrected(self.checksum())
+        on_wire(self.sum(pseudo).corrected(self.checksum()))
     }
 
     fn sum(&self, pseudo: &Pseudo) -> Sum {

@@ -154,6 +154,18 @@ pub(crate) fn extension(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
         Protocol::Routing => {
             let Ok(view) = ipv6_extension::View::parse(Protocol::Routing, bytes) else { return };
             put!(walk.text, "srcrt (type={}, segleft={})", view.routing_type(), view.segments_left());
+            let own = layer.end() as usize - layer.offset as usize;
+            let mut addresses = bytes.get(8..own).unwrap_or_default().as_chunks::<16>().0.iter();
+            let last = match view.routing_type() {
+                0 | 2 => addresses.last(),
+                // Segment routing lists its segments in reverse order (RFC 8754, section 2).
+                4 => addresses.next(),
+                _ => None,
+            };
+            // Checksums are those of the last destination (RFC 8200, section 8.1).
+            if let (1.., Some(packet), Some(last)) = (view.segments_left(), &mut walk.packet, last) {
+                packet.destination = *last;
+            }
         }
         Protocol::Fragment => {
             let Ok(view) = ipv6_fragment::View::parse(bytes) else { return };

@@ -9,7 +9,16 @@ fn options() -> impl Strategy<Value = Options> {
     let times = [Time::Clock, Time::None, Time::Epoch, Time::Delta, Time::Date, Time::First];
     (any::<[bool; 8]>(), prop::sample::select(times.to_vec())).prop_map(|(flags, time)| {
         let [link, verbose, brief, absolute, nanos, hex, ascii, all] = flags;
-        Options { link, verbose, brief, absolute, nanos, time, bytes: Bytes { hex, ascii, link: all } }
+        Options {
+            link,
+            verbose,
+            unverified: absolute,
+            brief,
+            absolute,
+            nanos,
+            time,
+            bytes: Bytes { hex, ascii, link: all },
+        }
     })
 }
 

@@ -84,7 +84,7 @@ impl Groups {
             && let Some(Values::Words(places, words)) = batch.get(column.key.id(0))
         {
             let groups = self.groups_of_words(places, words, chosen);
-            self.add(&groups, values, 0);
+            self.add(&groups, values, 0, |_| true);
             return self.bound();
         }
         let sides = if self.is_twofold { 2 } else { 1 };
@@ -104,7 +104,16 @@ impl Groups {
                     groups[row] = self.group(code(side, row)) as u32;
                 }
             }
-            self.add(&groups, values, side);
+            self.add(&groups, values, side, |_| true);
+        }
+        // Of a record between equal keys, both ends belong to the group.
+        if self.is_twofold && self.slots.iter().any(Slot::is_of_end) {
+            let is_equal = |row: &usize| is_chosen(*row) && code(0, *row) == code(1, *row);
+            let mut groups = vec![NONE; batch.rows];
+            for row in (0..batch.rows).filter(is_equal) {
+                groups[row] = self.group(code(0, row)) as u32;
+            }
+            self.add(&groups, values, 1, Slot::is_of_end);
         }
         self.bound();
     }
@@ -185,9 +194,9 @@ impl Groups {
     }
 
     /// Adds the values of records to their groups of one end, one accumulator after another.
-    fn add(&mut self, groups: &[u32], values: &[Cow<'_, [u64]>], side: usize) {
+    fn add(&mut self, groups: &[u32], values: &[Cow<'_, [u64]>], side: usize, is_wanted: impl Fn(&Slot) -> bool) {
         let width = self.slots.len();
-        for (place, slot) in self.slots.iter().enumerate() {
+        for (place, slot) in self.slots.iter().enumerate().filter(|(_, slot)| is_wanted(slot)) {
             let other = slot.other_end(&self.slots).filter(|_| side == 1);
             let (kept, values) = (&mut self.kept[..], &values[other.unwrap_or(place)]);
             match slot {

@@ -211,10 +211,12 @@ impl Measure {
             _ => None,
         };
         match self {
-            Measure::Sum(name, ids) => match (&ids[..], turned(&name).and_then(|turned| named(&turned))) {
-                ([id], Some(NamedColumns::One(other))) => Measure::OfEnd(name, [*id, other]),
-                _ => Measure::Sum(name, ids),
-            },
+            Measure::Sum(name, ids) => {
+                match (&ids[..], turned(&name.replace('.', "_")).and_then(|turned| named(&turned))) {
+                    ([id], Some(NamedColumns::One(other))) => Measure::OfEnd(name, [*id, other]),
+                    _ => Measure::Sum(name, ids),
+                }
+            }
             measure => measure,
         }
     }

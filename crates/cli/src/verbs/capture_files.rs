@@ -85,14 +85,16 @@ pub(super) fn missing(word: &str) -> Option<String> {
 
 /// Returns the error for a missing file, with the capture file in its directory that was probably meant.
 pub(super) fn no_such_file(path: &str) -> String {
-    let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    let stem = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
     let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
     let directory = Path::new(path).parent().filter(|directory| !directory.as_os_str().is_empty());
     let files = read_dir(directory.unwrap_or(Path::new("."))).into_iter().flatten().take(MOST_NAMES).flatten();
     let captures = files.filter_map(|file| file.file_name().into_string().ok()).filter(|file| is_capture(file));
     let captures: BTreeMap<String, String> = captures.map(|file| (stem(&file), file)).collect();
     match nearest(&stem(&name), captures.keys()).and_then(|near| captures.get(near)) {
-        Some(meant) => format!("{path}: no such file (did you mean {meant}?)"),
+        Some(meant) => {
+            format!("{path}: no such file (did you mean {}?)", Path::new(path).with_file_name(meant).display())
+        }
         None => format!("{path}: no such file"),
     }
 }

@@ -283,8 +283,9 @@ fn text(args: &Args, report: &CheckReport, streams: &Report<'_>, is_filtered: bo
     if is_filtered && summary.counts.lost > 0 {
         remarks += "  packets that the filter rejects count as lost\n";
     }
-    if summary.counts.received == 0 && summary.foreign > 0 {
-        remarks += "  nothing was checked: linerate generate sends trailers with --stamp, or with --check\n";
+    if summary.counts.received == 0 {
+        remarks +=
+            "  nothing was checked: generate sends trailers with --stamp or --check, and with a --key of its own\n";
     }
     ledger::checked(&report.run, &(rows + &remarks), args.show.ledger)
 }

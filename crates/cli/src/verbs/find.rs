@@ -5,7 +5,7 @@ mod report;
 
 use self::report::FindJson;
 use super::capture::FileFormat;
-use super::capture_files::{SearchFiles, search};
+use super::capture_files::{SearchFiles, no_such_file, search};
 use super::inputs::{UserArgs, check_filter, check_output};
 use super::print_options::PrintArgs;
 use super::tcpdump_compat::TcpdumpArgs;
@@ -191,7 +191,7 @@ impl Args {
             if word.ends_with(ENDING) && Path::new(word).exists() {
                 return Err(usage(format!("{word}: an index; name the capture file next to it")));
             }
-            anyhow::bail!("{word}: no such file or directory; files and directories come before the filter");
+            anyhow::bail!("{}; files and directories come before the filter", no_such_file(word));
         }
         let filter = match (&self.filter, words) {
             (Some(_), [word, ..]) => {

@@ -25,8 +25,8 @@ pub(super) use self::output::{Tee, Totals};
 pub(super) use self::output_options::{ExportArgs, WriteFormat};
 #[cfg(any(feature = "serve", feature = "tui"))]
 pub(super) use self::query_output::name as group_name;
-#[cfg(any(feature = "serve", feature = "tui"))]
 pub(super) use self::query_output::period;
+#[cfg(any(feature = "serve", feature = "tui"))]
 pub(super) use self::text::protocol;
 pub(super) use self::text::{so_far, summary};
 
@@ -215,7 +215,7 @@ fn refuse_missing(question: &Question, config: &Config) -> anyhow::Result<()> {
             part if config.level < part.level() => "--level stats",
             _ => continue,
         };
-        return Err(usage(format!("--by, --sum: {} needs {option}: no record has it", column.name)));
+        return Err(usage(format!("--by, --sum, --sort: {} needs {option}: no record has it", column.name)));
     }
     Ok(())
 }

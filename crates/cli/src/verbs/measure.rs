@@ -135,7 +135,7 @@ impl Measurement<'_> {
             self.end(started, result)?;
         }
         for (at, (size, sets)) in sizes.iter().zip(sets).enumerate() {
-            self.report.sizes_left = sizes[at + 1..].to_vec();
+            self.report.sizes_left = sizes[at..].to_vec();
             let result = self.size(*size, sets, line);
             self.end(started, result)?;
             if self.report.failure.is_some() || self.is_over() {
@@ -166,6 +166,7 @@ impl Measurement<'_> {
         self.repeated = 0;
         let Some((limits, tester)) = self.limits(size, sets, line)? else { return Ok(()) };
         let estimates = self.plan.estimate(Some(limits))?;
+        self.report.sizes_left.remove(0);
         if let Some(last) = self.report.sizes.last_mut() {
             last.begin(limits, tester, estimates.iter().map(|(_, seconds)| seconds).sum());
         }

@@ -117,7 +117,7 @@ pub(super) fn ends(one: &str, other: &str, yes: bool) -> anyhow::Result<[Spec; 2
             Target::Device | Target::Tunnel => false,
             _ => {
                 return Err(usage(format!(
-                    "{spec}: not an interface; for capture files: linerate convert -i 'faulty:pcap:FILE?drop=1%' -w FILE, linerate switch --out DIR"
+                    "{spec}: not an interface; for capture files: linerate convert -i 'faulty:pcap:FILE?drop=1%' -w OUT, linerate switch --out DIR"
                 )));
             }
         };

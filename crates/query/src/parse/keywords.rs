@@ -163,6 +163,9 @@ impl Parser {
                 }
             }
         }
+        if mask == 0 {
+            return Err(ParseError::new(at, "no TCP flag; expected some of F, S, R, P, A, U, E, C, such as flags SA"));
+        }
         let ids = ["orig_tcp_flags", "resp_tcp_flags"].map(own);
         let test = |ids: Vec<Id>| Filter::Is(Test::Bits(ids, mask));
         Ok(match direction {

@@ -71,7 +71,7 @@ pub(super) fn text(question: &Question, answer: &Answer) -> String {
     if has_time {
         text += "  sums of a record are spread evenly over its time; rates are per step\n";
     }
-    if question.counts_twice() {
+    if question.counts_twice() && measures.iter().any(|measure| !matches!(measure, Measure::OfEnd(..))) {
         text += "  each record counts for both of its ends: rows add up to more than the total\n";
     }
     text

@@ -15,8 +15,14 @@ pub(in crate::verbs) fn check_output<'a>(
     specs: impl IntoIterator<Item = &'a Spec>,
     written: &str,
 ) -> anyhow::Result<()> {
-    let scheme = written.split_once(':').map(|(scheme, _)| scheme);
-    if REGISTRY.backends().iter().any(|backend| Some(backend.scheme) == scheme) {
+    if written.is_empty() {
+        return Err(usage("empty name of an output; expected FILE, - or DIR/"));
+    }
+    let (scheme, target) = written.split_once(':').unwrap_or_default();
+    if scheme == "pcap" {
+        return Err(usage(format!("{written} is a port, not a file; expected its name, {target}")));
+    }
+    if REGISTRY.backends().iter().any(|backend| backend.scheme == scheme) {
         let replay = "write a file, and send it with linerate replay FILE --to PORT";
         return Err(usage(format!("{written} is a port, not a file; {replay} (a file of this name: ./{written})")));
     }
