@@ -162,7 +162,7 @@ fn malformed_input_is_counted_without_further_damage() {
     run(&["collect", &file, "-q"]).with_status(1).says("not an IPFIX file");
     for (more, error) in [
         (&["--level", "tcp"][..], "--level: no such option"),
-        (&["-c", "5"], "-c: no such option"),
+        (&["-c", "5"], "-c: use --top N"),
         (&["-r", "frames.pcap"], "-r: no such option"),
         (&["https://x"], "expected ipfix://HOST:PORT"),
         (&["--sleep"], "--sleep: no such option"),

@@ -26,6 +26,7 @@ pub(crate) fn v4(walk: &mut LinePrinter<'_, '_>, index: usize, layer: &Layer) {
         is_v6: false,
         source: embedded(view.source().octets()),
         destination: embedded(view.destination().octets()),
+        last_destination: embedded(view.destination().octets()),
         is_fragment: view.is_fragment(),
         has_ports: false,
     };
@@ -63,7 +64,14 @@ pub(crate) fn v6(walk: &mut LinePrinter<'_, '_>, index: usize, layer: &Layer) {
     let (source, destination) = (view.source().octets(), view.destination().octets());
     let ports = ports(walk, index, layer);
     addresses(&mut walk.text, ports, |text, is_source| text.ipv6(if is_source { source } else { destination }));
-    walk.packet = Some(Packet { is_v6: true, source, destination, is_fragment: false, has_ports: ports.is_some() });
+    walk.packet = Some(Packet {
+        is_v6: true,
+        source,
+        destination,
+        last_destination: destination,
+        is_fragment: false,
+        has_ports: ports.is_some(),
+    });
 }
 
 /// Writes the name, unless the link header has named the protocol.
@@ -164,7 +172,7 @@ pub(crate) fn extension(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
             };
             // Checksums are those of the last destination (RFC 8200, section 8.1).
             if let (1.., Some(packet), Some(last)) = (view.segments_left(), &mut walk.packet, last) {
-                packet.destination = *last;
+                packet.last_destination = *last;
             }
         }
         Protocol::Fragment => {

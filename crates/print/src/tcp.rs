@@ -78,7 +78,7 @@ pub(crate) fn write(walk: &mut LinePrinter<'_, '_>, layer: &Layer) {
 pub(crate) fn pseudo(packet: &Packet) -> Pseudo {
     let short = |address: [u8; 16]| part::<4>(&address, 12).unwrap_or_default().into();
     if packet.is_v6 {
-        Pseudo::V6 { source: packet.source.into(), destination: packet.destination.into() }
+        Pseudo::V6 { source: packet.source.into(), destination: packet.last_destination.into() }
     } else {
         Pseudo::V4 { source: short(packet.source), destination: short(packet.destination) }
     }

@@ -26,6 +26,8 @@ pub(crate) struct Packet {
     /// IPv4 addresses are mapped to IPv6.
     pub source: [u8; 16],
     pub destination: [u8; 16],
+    /// The last destination of a routing header, else `destination`.
+    pub last_destination: [u8; 16],
     /// True for a fragment.
     pub is_fragment: bool,
     /// True if ports are written next to the addresses.
