@@ -6,8 +6,9 @@ use linerate_burst::text::nearest;
 
 /// Verbs that resemble tcpdump.
 const VERBS: &[&str] = &["capture", "print", "convert", "merge", "count", "flows"];
-/// Verbs for one direction of work each, and their peers: nfdump; trafgen, TRex and tcpreplay.
+/// Verbs that resemble nfdump.
 const QUERY: &[&str] = &["query", "collect"];
+/// Verbs that resemble trafgen, TRex and tcpreplay.
 const SENDERS: &[&str] = &["generate", "replay"];
 
 /// Options of tcpdump for what linerate always does, and -K.
@@ -74,7 +75,8 @@ const HABITS: &[(&[&str], &[&str], &str)] = &[
     (SENDERS, &["-x", "--multiplier"], "use --rate R, or --speed N of linerate replay"),
     (SENDERS, &["--pps", "-p"], "use --rate, such as --rate 10kpps"),
     (SENDERS, &["--mbps", "-b", "-M", "--bandwidth"], "use --rate, such as --rate 100mbps"),
-    (SENDERS, &["-t", "--topspeed"], "use --rate max"),
+    (SENDERS, &["-t"], "use -T S to stop after S seconds, or --rate max for full speed"),
+    (SENDERS, &["--topspeed"], "use --rate max"),
     (SENDERS, &["-i", "--intf1"], "use --to PORT"),
 ];
 

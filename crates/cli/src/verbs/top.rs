@@ -58,7 +58,7 @@ pub struct Args {
     #[command(flatten)]
     input: InputArgs,
     /// Show another run, at its --metrics: IP:PORT or the path of its socket
-    #[arg(help_heading = "Flows", long, value_name = "IP:PORT|PATH")]
+    #[arg(help_heading = "Input", long, value_name = "IP:PORT|PATH")]
     from: Option<String>,
     /// Group flows by these fields, such as address or orig_address/24,protocol; address and port match either end
     #[arg(help_heading = "Flows", long, value_name = "FIELD[/LEN],...")]

@@ -39,8 +39,8 @@ fn body(run: &RunReport, what: &str, captured: &CaptureTotals, is_recorded: bool
         true => totals_read(what, frames, bytes, wire_bytes, (span, read)),
         false => totals(what, frames, bytes, wire_bytes, span),
     };
-    let mut text =
-        format!("{totals}; {} lost, {} late\n", grouped(run.ledger.lost()), grouped(run.ledger.total(Count::Late)),);
+    let [lost, late] = [run.ledger.lost(), run.ledger.total(Count::Late)].map(grouped);
+    let mut text = format!("{totals}; {lost} lost, {late} late\n");
     let shards = &captured.shards;
     if !shards.is_empty() {
         let frames: Vec<String> = shards.iter().map(|frames| grouped(*frames)).collect();
