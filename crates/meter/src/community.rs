@@ -6,7 +6,7 @@ use crate::key::{icmp_pair, is_icmp};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use linerate_headers::registry;
-use sha1::{Digest, Sha1};
+use ring::digest::{Digest, SHA1_FOR_LEGACY_USE_ONLY};
 use std::net::IpAddr;
 
 /// Characters of an ID: `1:` and 20 bytes in base64.
@@ -45,7 +45,7 @@ impl Flow {
 }
 
 /// Returns the SHA-1 of all input, assembled first: it fits one SHA-1 block.
-fn digest(seed: u16, protocol: u8, ends: &[(IpAddr, u16); 2], has_ports: bool) -> [u8; 20] {
+fn digest(seed: u16, protocol: u8, ends: &[(IpAddr, u16); 2], has_ports: bool) -> Digest {
     let (mut bytes, mut used) = ([0; 2 + 2 * 16 + 2 + 4], 0);
     let mut add = |more: &[u8]| {
         bytes[used..][..more.len()].copy_from_slice(more);
@@ -62,5 +62,5 @@ fn digest(seed: u16, protocol: u8, ends: &[(IpAddr, u16); 2], has_ports: bool) -
     if has_ports {
         ends.iter().for_each(|(_, port)| add(&port.to_be_bytes()));
     }
-    Sha1::digest(&bytes[..used]).into()
+    ring::digest::digest(&SHA1_FOR_LEGACY_USE_ONLY, &bytes[..used])
 }

@@ -2,7 +2,7 @@
 //!
 //! Only this one of FoxIO's fingerprints: the others of the family (JA4S, JA4H, ...) have a licence that is not free.
 
-use sha2::{Digest, Sha256};
+use ring::digest::{SHA256, digest};
 
 /// Fields of a hello that count.
 pub(crate) struct Offer<'a> {
@@ -103,7 +103,8 @@ fn list(lists: &[&[u16]]) -> Vec<u8> {
 
 /// Returns 12 digits of SHA-256.
 fn hash(text: &[u8]) -> [u8; HASH] {
-    let bytes = Sha256::digest(text);
+    let digest = digest(&SHA256, text.as_ref());
+    let bytes = digest.as_ref();
     std::array::from_fn(|place| DIGITS[usize::from(bytes[place / 2] >> (4 - place % 2 * 4) & 15)])
 }
 

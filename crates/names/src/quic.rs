@@ -6,21 +6,18 @@
 
 use crate::cursor::Cursor;
 use crate::stream::Stream;
-use aes::Aes128;
-use aes::cipher::{BlockCipherEncrypt, KeyInit};
-use aes_gcm::Aes128Gcm;
-use aes_gcm::aead::AeadInOut;
-use hkdf::{Hkdf, HkdfExtract};
-use sha2::Sha256;
+use ring::aead::quic::{AES_128, HeaderProtectionKey};
+use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// Keys of the packets that a client sends.
 pub struct Keys {
     version: u32,
-    packet: Aes128Gcm,
+    packet: LessSafeKey,
     vector: [u8; 12],
-    header: Aes128,
+    header: HeaderProtectionKey,
 }
 
 /// A connection id, at most 20 bytes (RFC 9000, 17.2).
@@ -49,11 +46,11 @@ const SALT_DRAFT: [u8; 20] = *b"\xaf\xbf\xec\x28\x99\x93\xd2\x4c\x9e\x97\x86\xf1
 const SALT_OLD_DRAFT: [u8; 20] = *b"\xc3\xee\xf7\x12\xc7\x2e\xbb\x5a\x11\xa7\xd2\x43\x2b\xb4\x63\x65\xbe\xf9\xf5\x02";
 
 /// The first step of key derivation is the same for all connections of a version.
-type Extract = LazyLock<HkdfExtract<Sha256>>;
-static FROM_1: Extract = LazyLock::new(|| HkdfExtract::new(Some(&SALT_1)));
-static FROM_2: Extract = LazyLock::new(|| HkdfExtract::new(Some(&SALT_2)));
-static FROM_DRAFT: Extract = LazyLock::new(|| HkdfExtract::new(Some(&SALT_DRAFT)));
-static FROM_OLD_DRAFT: Extract = LazyLock::new(|| HkdfExtract::new(Some(&SALT_OLD_DRAFT)));
+type Extract = LazyLock<Salt>;
+static FROM_1: Extract = LazyLock::new(|| Salt::new(HKDF_SHA256, &SALT_1));
+static FROM_2: Extract = LazyLock::new(|| Salt::new(HKDF_SHA256, &SALT_2));
+static FROM_DRAFT: Extract = LazyLock::new(|| Salt::new(HKDF_SHA256, &SALT_DRAFT));
+static FROM_OLD_DRAFT: Extract = LazyLock::new(|| Salt::new(HKDF_SHA256, &SALT_OLD_DRAFT));
 
 /// Labels of the key, the vector, and the header key (RFC 9001, 5.1; RFC 9369, 3.3.2).
 const LABELS: [&str; 3] = ["quic key", "quic iv", "quic hp"];
@@ -123,25 +120,22 @@ impl Keys {
             _ if is_known(version) => (&FROM_DRAFT, &LABELS),
             _ => return None,
         };
-        let mut initial = (**from).clone();
-        initial.input_ikm(id.as_ref());
-        let secret: [u8; 32] = expand(&initial.finalize().1, "client in");
-        let secret = Hkdf::<Sha256>::from_prk(&secret).ok()?;
+        let secret: [u8; 32] = expand(&from.extract(id.as_ref()), "client in")?;
+        let secret = Prk::new_less_safe(HKDF_SHA256, &secret);
         let [key, vector, header] = labels;
-        let (key, header): ([u8; 16], [u8; 16]) = (expand(&secret, key), expand(&secret, header));
+        let (key, header): ([u8; 16], [u8; 16]) = (expand(&secret, key)?, expand(&secret, header)?);
         Some(Keys {
             version,
-            packet: Aes128Gcm::new(&key.into()),
-            vector: expand(&secret, vector),
-            header: Aes128::new(&header.into()),
+            packet: LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).ok()?),
+            vector: expand(&secret, vector)?,
+            header: HeaderProtectionKey::new(&AES_128, &header).ok()?,
         })
     }
 
     /// Decrypts the frames of a packet, if the client sent it (RFC 9001, 5.3 and 5.4).
     fn open(&self, header: &Header<'_>) -> Option<Vec<u8>> {
-        let sample: [u8; 16] = header.bytes.get(header.length + 4..)?.first_chunk().copied()?;
-        let mut mask = sample.into();
-        self.header.encrypt_block(&mut mask);
+        let sample = header.bytes.get(header.length + 4..)?.first_chunk::<16>()?;
+        let mask = self.header.new_mask(sample).ok()?;
         let first = header.bytes[0] ^ mask[0] & 0x0f;
         let size = usize::from(first & 3) + 1;
         let mut clear = header.bytes[..header.length + size].to_vec();
@@ -151,11 +145,11 @@ impl Keys {
         // Packet numbers of Initials are small, so the truncated number is the full one.
         number.for_each(|(byte, mask)| *byte ^= mask);
         nonce[12 - size..].iter_mut().zip(&clear[header.length..]).for_each(|(byte, number)| *byte ^= number);
-        let (sealed, tag) = header.bytes[header.length + size..].split_last_chunk::<TAG>()?;
-        let mut frames = sealed.to_vec();
-        let opened =
-            self.packet.decrypt_inout_detached(&nonce.into(), &clear, frames.as_mut_slice().into(), &(*tag).into());
-        opened.ok().map(|()| frames)
+        let mut frames = header.bytes[header.length + size..].to_vec();
+        let opened = self.packet.open_in_place(Nonce::assume_unique_for_key(nonce), Aad::from(&clear), &mut frames);
+        let length = opened.ok()?.len();
+        frames.truncate(length);
+        Some(frames)
     }
 }
 
@@ -178,12 +172,21 @@ fn is_known(version: u32) -> bool {
     matches!(version, 1 | VERSION_2 | 0xff00_0017..=0xff00_0020)
 }
 
-/// HKDF-Expand-Label (RFC 8446, 7.1) without context.
-fn expand<const N: usize>(secret: &Hkdf<Sha256>, label: &str) -> [u8; N] {
+/// HKDF-Expand-Label (RFC 8446, 7.1) without context; `None` above 8,160 bytes.
+fn expand<const N: usize>(secret: &Prk, label: &str) -> Option<[u8; N]> {
     let mut out = [0; N];
     let info = [&[0, N as u8, label.len() as u8 + 6][..], b"tls13 ", label.as_bytes(), &[0]];
-    // Fails only above 8,160 bytes.
-    secret.expand_multi_info(&info, &mut out).map_or([0; N], |()| out)
+    secret.expand(&info, Length(N)).ok()?.fill(&mut out).ok()?;
+    Some(out)
+}
+
+/// Bytes to derive.
+struct Length(usize);
+
+impl KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
 }
 
 /// Iterates over the Initials of a datagram.
@@ -288,9 +291,7 @@ mod tests {
         ] {
             let keys = Keys::new(version, &id).unwrap();
             assert_eq!(keys.vector[..], hex(vector));
-            let mut sample = <[u8; 16]>::try_from(hex(mask.0)).unwrap().into();
-            keys.header.encrypt_block(&mut sample);
-            assert_eq!(sample[..5], hex(mask.1), "version {version}");
+            assert_eq!(keys.header.new_mask(&hex(mask.0)).unwrap()[..], hex(mask.1), "version {version}");
         }
         assert!(Keys::new(0xff00_0016, &id).is_none() && Keys::new(0xff00_001d, &id).is_some());
         assert!(ConnectionId::new(&[0; 21]).is_none() && ConnectionId::new(&[0; 20]).is_some());
