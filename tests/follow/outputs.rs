@@ -151,7 +151,8 @@ fn summary_counts_all_streams_and_lists_the_longest() {
     run(&["streams", "-r", &input])
         .good()
         .shows("4 streams with data in 2 connections, 38 bytes")
-        .shows("2 gaps of 10 bytes");
+        .shows("2 gaps of 10 bytes")
+        .shows("0 lost (notes: gaps 2)");
     let found = run(&["streams", "-r", &input, "--json"]).good().json();
     assert_eq!(
         (&found["schema"], &found["streams"], &found["missing"]),

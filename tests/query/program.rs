@@ -343,6 +343,7 @@ fn records_are_listed_by_time_or_by_size() {
     };
     let times: Vec<u64> = list(&[]).iter().map(|line| line["first_time_ns"].as_u64().unwrap()).collect();
     assert!(times.len() > 2 && times.is_sorted(), "{times:?}");
+    assert_eq!(list(&["--sort", "time"]), list(&[]));
     let bytes =
         |line: &Value| line["orig"]["frame_bytes"].as_u64().unwrap() + line["resp"]["frame_bytes"].as_u64().unwrap();
     let sizes: Vec<u64> = list(&["--sort", "bytes", "--top", "3"]).iter().map(bytes).collect();
@@ -360,11 +361,12 @@ fn options_without_effect_are_rejected() {
     let [capture, folder] = ["in.pcap", "flows/"].map(|name| scratch.file(name));
     records::write(&capture, &frames::sample());
     run(&["flows", "-q", "-r", &capture, "-w", &folder]).good();
-    let wrong: [(&[&str], &str); 18] = [
+    let wrong: [(&[&str], &str); 19] = [
         (
             &["flows", "-r", &capture, "--by", "port", "--csv", "-w", "-"],
             "--csv and --write - both use standard output",
         ),
+        (&["query", &folder, "--by", "address", "--sort", "time"], "--every 1h groups them by time"),
         (&["query", &folder, "-w", "a.jsonl", "--workers", "2"], "--workers has no effect with --write"),
         (&["query", &folder, "-q", "-w", "a.jsonl", "--by", "port"], "--by has no effect with --quiet"),
         (&["flows", "-r", &capture, "--since", "-1h"], "--since: not an option here; linerate find FILE --since T"),

@@ -342,12 +342,17 @@ fn a_payload_has_the_given_length() {
         ("ip/udp/payload(random, len=3)", 11),
         ("ip/udp/payload(\"\")", 8),
         ("ip/udp/payload(\"hello\")/padding(0708)", 13),
-        ("ip/udp", 26),
+        ("ip/udp", 8),
         ("ip/udp/payload(pattern=0a)", 26),
     ] {
         let frame = made(text, Link::Ethernet, Mark::None);
         assert_eq!((frame.len(), &frame[38..40]), (60, &u16::to_be_bytes(length)[..]), "{text}");
         assert_eq!(frame[16..18], u16::to_be_bytes(length + 20), "{text}");
+    }
+    // A SYN has no data, and an echo request none after its header.
+    for (text, length) in [("ip/tcp(flags=syn)", 40), ("ip/icmp", 28)] {
+        let frame = made(text, Link::Ethernet, Mark::None);
+        assert_eq!((frame.len(), &frame[16..18]), (60, &u16::to_be_bytes(length)[..]), "{text}");
     }
     assert_eq!(made("ip/udp/payload(\"hello\")", Link::RawIp, Mark::None).len(), 33, "no link that pads");
     // A trailer is at the end of payload and frame.

@@ -32,6 +32,9 @@ Examples:
   linerate check -r trace.pcap
 generate --check PORT sends and checks in one run. Packets carry stream, number
 and time in a trailer of 16 bytes (docs/trailer.md).")]
+#[command(mut_arg("lossless", |arg| arg.help(
+    "Exit with status 3 if a test packet was or may have been lost, or none was found; use the largest buffers"
+)))]
 pub struct Args {
     #[command(flatten)]
     input: InputArgs,

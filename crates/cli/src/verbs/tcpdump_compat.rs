@@ -9,7 +9,7 @@ const VERBS: &[&str] = &["capture", "print", "convert", "merge", "count", "flows
 /// Verbs that resemble nfdump.
 const QUERY: &[&str] = &["query", "collect"];
 /// Verbs that resemble trafgen, TRex and tcpreplay.
-const SENDERS: &[&str] = &["generate", "replay"];
+pub(super) const SENDERS: &[&str] = &["generate", "replay"];
 
 /// Options of tcpdump for what linerate always does, and -K.
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 //! Errors of the command line in the form of all others: one line with object, problem and remedy.
 
-use super::tcpdump_compat::{habit, no_command};
+use super::tcpdump_compat::{SENDERS, habit, no_command};
 use crate::exit::usage;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::error::Error;
@@ -41,7 +41,11 @@ fn described(error: &clap::Error, verb: Option<&str>) -> Option<String> {
             }
             let meant = text(ContextKind::SuggestedArg).map(|near| format!(" (did you mean {near}?)"));
             if !option.starts_with('-') {
-                return Some(format!("{option}: unexpected argument; {help} shows the usage"));
+                let remedy = match verb {
+                    Some(verb) if SENDERS.contains(&verb) => format!("name the port with --to {option}"),
+                    _ => format!("{help} shows the usage"),
+                };
+                return Some(format!("{option}: unexpected argument; {remedy}"));
             }
             format!("{option}: no such option{}; {help} lists them", meant.unwrap_or_default())
         }

@@ -181,19 +181,25 @@ fn line(ledger: &Ledger, fate: &str) -> String {
         }
         (None, None) => "0 packets".into(),
     };
-    let named = Some(named(ledger)).filter(|named| !named.is_empty());
-    let remarks: Vec<String> = uncounted(ledger).map(str::to_owned).into_iter().chain(named).collect();
+    let (uncounted, named) = (uncounted(ledger).map(str::to_owned), Some(named(ledger)));
+    let remarks: Vec<String> = [uncounted, named].into_iter().flatten().filter(|remark| !remark.is_empty()).collect();
     let remarks = if remarks.is_empty() { String::new() } else { format!(" ({})", remarks.join("; ")) };
     format!("  {number}, {fate}{remarks}\n")
 }
 
-/// Returns counters of filtered packets and notes by name, such as `filtered 3, duplicate 1`.
+/// Returns counters of filtered packets and notes by name, such as `filtered 3, duplicate 1; notes: gaps 2`.
 pub fn named(ledger: &Ledger) -> String {
+    let (drops, notes) = (named_of(ledger, Kind::Refused), named_of(ledger, Kind::Note));
+    let notes = if notes.is_empty() { notes } else { format!("notes: {notes}") };
+    [drops, notes].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns the counters of a kind by name.
+fn named_of(ledger: &Ledger, kind: Kind) -> String {
     let mut named: Vec<(&str, u64)> = Vec::new();
     for account in ledger.accounts().iter().filter(|account| account.stage != Stage::Nic) {
         let counts = account.counts().filter(|(count, number)| {
-            let is_named = matches!(count.kind(), Kind::Refused | Kind::Note) && *count != Count::FilterUncounted;
-            *number > 0 && is_named && !OMITTED.contains(count)
+            *number > 0 && count.kind() == kind && *count != Count::FilterUncounted && !OMITTED.contains(count)
         });
         for (count, number) in counts {
             match named.iter_mut().find(|(known, _)| *known == count.name()) {

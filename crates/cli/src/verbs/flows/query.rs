@@ -109,7 +109,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let RecordSelection { since, until, question } =
         args.ask.wanted(&held.filter, args.since.as_deref(), args.until.as_deref())?;
     let workers = args.check()?;
-    let sort = args.ask.sort().map(Measure::one).transpose().map_err(|error| usage(format!("--sort: {error}")))?;
+    let sort = args.ask.measure()?;
     let (targets, how) = (args.write.targets(), args.write.how());
     let mut files = Vec::new();
     for place in &held.places {

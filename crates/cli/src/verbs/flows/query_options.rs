@@ -5,7 +5,7 @@ use crate::exit::usage;
 use linerate_burst::Nanos;
 use linerate_pcap::file::{ReplacedFile, replace};
 use linerate_query::columns::of_name;
-use linerate_query::{Filter, Key, Question, step};
+use linerate_query::{Filter, Key, Measure, Question, step};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -20,8 +20,8 @@ pub(crate) struct QueryArgs {
     /// Show the first N rows; 0 for all [default: 10]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Sort by bytes or packets; groups and stored records also by flows, bps, pps, bpp, duration or a counter field,
-    /// groups by records [default: first of --sum, else bytes]
+    /// Sort flows by bytes or packets, stored records by time, groups by records; both also by flows, bytes, packets,
+    /// bps, pps, bpp, duration or a counter field [default: bytes; records by time, groups by the first of --sum]
     #[arg(long, value_name = "MEASURE")]
     sort: Option<String>,
     /// Columns of each group, named like those of --sort [default: flows,packets,bytes]
@@ -59,6 +59,12 @@ impl QueryArgs {
     /// Returns whether records are grouped.
     pub(super) fn is_of_groups(&self) -> bool {
         self.by.is_some() || self.every.is_some()
+    }
+
+    /// Returns the measure by which stored records are sorted; by time if there is none.
+    pub(super) fn measure(&self) -> anyhow::Result<Option<Measure>> {
+        let sort = self.sort().filter(|sort| *sort != "time" || self.is_of_groups());
+        sort.map(Measure::one).transpose().map_err(|error| usage(format!("--sort: {error}")))
     }
 
     /// Returns the order of records or flows, if given.
@@ -169,6 +175,9 @@ impl QueryArgs {
         }
         question.top = self.top()?.unwrap_or(question.top);
         if self.is_of_groups() {
+            if self.sort() == Some("time") {
+                return Err(usage("--sort time sorts records; --every 1h groups them by time"));
+            }
             let error = |error| usage(format!("--sum, --sort: {error}"));
             question.measure(self.sum.as_deref(), self.sort.as_deref()).map_err(error)?;
         }
