@@ -347,6 +347,24 @@ fn links_in_documents_have_targets() {
     }
 }
 
+/// Code spans of ARCHITECTURE.md that are paths, or their last parts.
+#[test]
+fn paths_in_the_architecture_exist() {
+    let (root, text) = (root(), read(&root().join("ARCHITECTURE.md")));
+    let is_path = |span: &&str| {
+        span.contains('/') && span.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_./-".contains(&b))
+    };
+    let spans: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_path).collect();
+    assert!(spans.len() > 20, "paths were not found: {spans:?}");
+    let files: Vec<String> = sources().into_iter().map(|(name, _)| format!("/{name}/")).collect();
+    for span in spans {
+        let ends = ["/", ".rs/"].map(|end| format!("/{}{end}", span.trim_end_matches('/')));
+        let of_crate = [root.join("crates").join(span), root.join(span)].iter().any(|path| path.exists());
+        let exists = of_crate || files.iter().any(|file| ends.iter().any(|end| file.contains(end)));
+        assert!(exists, "ARCHITECTURE.md names {span}, which does not exist");
+    }
+}
+
 /// Newcomers read these two pages first, in ten minutes.
 #[test]
 fn front_pages_are_short() {
