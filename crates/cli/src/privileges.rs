@@ -1,7 +1,7 @@
 //! Dropping privileges: open ports, become another user, open outputs as that user, then confine the process to the files and
 //! system calls that a run needs ([`DroppedPrivileges::confine`]).
 //!
-//! Every run takes both steps, or calls [`keep`] with a reason. Otherwise [`settled`] fails, and no run can handle signals without it.
+//! Both steps, or a reason to keep the rights, make a [`Session`], without which no run can handle signals.
 
 mod confine;
 mod syscalls;
@@ -18,7 +18,6 @@ use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 use rustix::thread::{set_keep_capabilities, set_thread_gid, set_thread_groups, set_thread_uid};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Capability to read files of any user, for a search that opens its files one by one.
 pub const READING: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
@@ -29,19 +28,6 @@ pub const OPENING: CapabilitySet = CapabilitySet::NET_RAW
     .union(CapabilitySet::BPF)
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::IPC_LOCK);
-
-/// True if this run has dropped its privileges, or has called [`keep`].
-static SETTLED: AtomicBool = AtomicBool::new(false);
-
-/// Keeps the privileges of this run, which reads no data of others: `_why` documents the reason in the code.
-pub fn keep(_why: &str) {
-    SETTLED.store(true, Ordering::Relaxed);
-}
-
-/// Fails unless [`DroppedPrivileges::confine`] or [`keep`] was called before.
-pub fn settled() -> anyhow::Result<()> {
-    if SETTLED.load(Ordering::Relaxed) { Ok(()) } else { bail!("privileges were not dropped before the run (a bug)") }
-}
 
 /// Raises permitted capabilities to effective. File capabilities need not be effective at start, so that the program also starts
 /// where some of them are not available.
@@ -166,7 +152,26 @@ impl Identity {
     }
 }
 
-/// A run that has dropped privileges, before it is confined.
+/// A run that may begin: it is confined, or keeps its rights for a reason.
+#[must_use = "a run must handle signals"]
+#[derive(Debug)]
+pub struct Session {
+    notes: Vec<String>,
+}
+
+impl Session {
+    /// Keeps the privileges of a run that reads no data of others: `_why` documents the reason in the code.
+    pub fn keeping(_why: &str) -> Session {
+        Session { notes: Vec::new() }
+    }
+
+    /// Returns notes for the user: the new identity, failures, and threads with more rights than this one.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+/// A run that has dropped privileges, before it is confined: it opens its outputs.
 #[must_use = "a run must be confined before it reads untrusted input"]
 pub struct DroppedPrivileges<'a> {
     identity: &'a Identity,
@@ -174,29 +179,31 @@ pub struct DroppedPrivileges<'a> {
 }
 
 impl DroppedPrivileges<'_> {
+    /// Opens outputs as the new user; errors as of [`Identity::explain`].
+    pub fn open<T>(&self, open: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+        open().map_err(|error| self.identity.explain(error))
+    }
+
     /// Confines this thread and those it starts later: files can be created, replaced and removed only below `folders`; open
-    /// files stay open. Call it while this is the only thread. Returns notes for the user: the new identity, failures, and
-    /// threads with more rights than this one.
-    pub fn confine(self, folders: &[OwnedFd]) -> Vec<String> {
+    /// files stay open. Call it while this is the only thread.
+    pub fn confine(self, folders: &[OwnedFd]) -> Session {
         self.settle(|| confine::confine(folders, None))
     }
 
     /// Like [`confine`](DroppedPrivileges::confine), and files can be read only below `places`.
-    pub fn confine_reading(self, folders: &[OwnedFd], places: &[OwnedFd]) -> Vec<String> {
+    pub fn confine_reading(self, folders: &[OwnedFd], places: &[OwnedFd]) -> Session {
         self.settle(|| confine::confine(folders, Some(places)))
     }
 
     /// Leaves the run unconfined, and reports this reason.
-    pub fn unconfined(self, reason: &str) -> Vec<String> {
+    pub fn unconfined(self, reason: &str) -> Session {
         self.settle(|| vec![format!("not confined (system calls, files): {reason}")])
     }
 
-    fn settle(self, confine: impl FnOnce() -> Vec<String>) -> Vec<String> {
+    fn settle(self, confine: impl FnOnce() -> Vec<String>) -> Session {
         // After confinement /proc may be unreadable.
         let threads = threads::beyond(self.kept);
-        let notes = self.identity.note().into_iter().chain(threads).chain(confine()).collect();
-        SETTLED.store(true, Ordering::Relaxed);
-        notes
+        Session { notes: self.identity.note().into_iter().chain(threads).chain(confine()).collect() }
     }
 }
 

@@ -15,7 +15,7 @@
 //! outputs and its report. Only while it is [`waiting`] for others, such as a reader of a FIFO or a reply of a neighbour, a signal
 //! ends the program as usual: nothing can be lost yet.
 
-use crate::privileges::settled;
+use crate::privileges::Session;
 use crate::view::terminal::fail;
 use anyhow::Context;
 use linerate_burst::input;
@@ -112,19 +112,26 @@ pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(text)
 }
 
-/// Makes these signals and SIGHUP request `stop`. Starts a thread: call this after opening ports and files and dropping
-/// privileges.
-pub fn stop_on_signals(stop: &Stop) -> anyhow::Result<()> {
-    stop_on(requests().chain(hangup()).collect(), stop)?;
+/// Returns what these signals and SIGHUP request. Starts a thread, so a session is needed.
+pub fn stop_on_signals(_: &Session) -> anyhow::Result<Stop> {
+    let stop = Stop::new();
+    stop_on(requests().chain(hangup()).collect(), &stop)?;
     if HUNG_UP.load(Ordering::SeqCst) {
         stop.request();
     }
-    Ok(())
+    Ok(stop)
 }
 
-/// Like [`stop_on_signals`], but SIGHUP calls `reopen` for files, in a separate thread, until the result is dropped.
+/// Like [`stop_on_signals`], but SIGHUP is for [`reopen_on_hangup`].
+pub fn stop_except_on_hangup(_: &Session) -> anyhow::Result<Stop> {
+    let stop = Stop::new();
+    stop_on(requests().collect(), &stop)?;
+    Ok(stop)
+}
+
+/// Calls `reopen` for files on SIGHUP, in a separate thread, until the result is dropped; a SIGHUP because the terminal is
+/// gone requests `stop`, that of [`stop_except_on_hangup`].
 pub fn reopen_on_hangup(stop: &Stop, mut reopen: impl FnMut() + Send + 'static) -> anyhow::Result<ProgressHandler> {
-    stop_on(requests().collect(), stop)?;
     let stop = stop.clone();
     // It arrived before any file was open.
     if HUNG_UP.load(Ordering::SeqCst) && has_lost_terminal() {
@@ -145,7 +152,6 @@ pub fn reopen_on_hangup(stop: &Stop, mut reopen: impl FnMut() + Send + 'static) 
 }
 
 fn stop_on(signals: Vec<i32>, stop: &Stop) -> anyhow::Result<()> {
-    settled()?;
     let (reader, writer) = std::io::pipe().context("cannot handle signals")?;
     let last = Arc::new(AtomicUsize::new(0));
     for signal in signals {

@@ -83,8 +83,8 @@ fn confined() {
     fs::create_dir_all(&other).unwrap();
     let mut open = File::create(other.join("open")).unwrap();
     let folder = openat(CWD, &own, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-    let notes = itself().assume().unwrap().confine(&[folder]);
-    assert!(!notes.iter().any(|note| note.starts_with("not confined")), "{notes:?}");
+    let session = itself().assume().unwrap().confine(&[folder]);
+    assert!(!session.notes().iter().any(|note| note.starts_with("not confined")), "{session:?}");
 
     // Denied: programs, sockets, signals to other processes, changes outside its folder and of permissions.
     Command::new("/bin/true").spawn().unwrap_err();

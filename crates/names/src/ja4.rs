@@ -103,7 +103,7 @@ fn list(lists: &[&[u16]]) -> Vec<u8> {
 
 /// Returns 12 digits of SHA-256.
 fn hash(text: &[u8]) -> [u8; HASH] {
-    let digest = digest(&SHA256, text.as_ref());
+    let digest = digest(&SHA256, text);
     let bytes = digest.as_ref();
     std::array::from_fn(|place| DIGITS[usize::from(bytes[place / 2] >> (4 - place % 2 * 4) & 15)])
 }

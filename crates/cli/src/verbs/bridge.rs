@@ -10,7 +10,7 @@ use crate::view::rates::{Rates, totals};
 use crate::view::terminal::{print_stderr, shown};
 use linerate_backends::faulty::Faults;
 use linerate_burst::{Kind, Stage};
-use linerate_engine::{Forward, Progress, Receive, RunReport, Stop};
+use linerate_engine::{Forward, Progress, Receive, RunReport};
 use linerate_port::{PortError, RxPort, Spec, TxPort};
 use serde::Serialize;
 use std::thread;
@@ -91,9 +91,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let progress = Progress::new();
     let join = |(mut from, to): (RxPort, TxPort)| (Forward::new(&mut from, to, progress.clone()), from);
     let joined: Vec<_> = receiving.into_iter().zip(sending).map(join).collect();
-    let notes = port_notes.into_iter().chain(identity.assume()?.confine(&[]));
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
+    let session = identity.assume()?.confine(&[]);
+    let stop = stop_on_signals(&session)?;
+    let notes = port_notes.into_iter().chain(session.notes().to_vec());
     if args.join.prints_notes() {
         for (way, (forward, _)) in ways.iter().zip(&joined) {
             let copies = if forward.is_in_place() { ", without copying" } else { "" };

@@ -28,14 +28,14 @@ use super::inputs::{
 use super::ports;
 use super::report_options::ShowArgs;
 use crate::exit::{Exit, usage};
-use crate::signals::{reopen_on_hangup, stop_on_signals};
+use crate::signals::{reopen_on_hangup, stop_except_on_hangup, stop_on_signals};
 use crate::view::ledger::is_void;
 use crate::view::live::{Live, answer, reopened};
 use crate::view::terminal::{fail, print_stderr, result, result_document, shown};
 use clap::ArgAction;
 use linerate_burst::Sink;
 use linerate_engine::{
-    Capture, CaptureTotals, Consumer, Progress, ReceiveError, ReopenRequest, RunReport, Selection, Sharing, Stop,
+    Capture, CaptureTotals, Consumer, Progress, ReceiveError, ReopenRequest, RunReport, Selection, Sharing,
 };
 use linerate_index::ENDING;
 use linerate_pcap::{Compression, Format};
@@ -202,17 +202,18 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     });
     let assumed = identity.assume()?;
     let (mut sinks, mut folders): (Vec<Box<dyn Sink>>, _) = (Vec::new(), Vec::new());
-    folders.extend(analysis.open().map_err(|error| identity.explain(error))?);
+    folders.extend(assumed.open(|| analysis.open())?);
     // Opened last: an existing file is kept if the run cannot start.
     if let Some(path) = &args.write {
-        let (writer, folder) = args.open_output(&asked, path, &identity)?;
+        let (writer, folder) = assumed.open(|| args.open_output(&asked, path))?;
         sinks.push(writer);
         folders.extend(folder);
     }
     let has_files = !folders.is_empty();
     folders.extend(args.share.folder()?);
-    notes.extend(assumed.confine(&folders));
-    let stop = Stop::new();
+    let session = assumed.confine(&folders);
+    let stop = if has_files { stop_except_on_hangup(&session) } else { stop_on_signals(&session) }?;
+    notes.extend_from_slice(session.notes());
 
     if !args.is_silent() {
         args.announce(&asked, &notes);
@@ -226,16 +227,12 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     analysis.start(&asked, detail, &stop, (!is_kept).then_some(&progress)).map_err(|error| identity.explain(error))?;
     let report = reopened(args.show.quiet);
     let reopen = ReopenRequest::new(move |became| became.map_or_else(fail, report));
-    let reopening = if has_files {
-        let (frames, mut records) = (reopen.clone(), analysis.reopen(report));
-        let both = move || {
-            frames.request();
-            records();
-        };
-        Some(reopen_on_hangup(&stop, both)?)
-    } else {
-        stop_on_signals(&stop).map(|()| None)?
+    let (frames, mut records) = (reopen.clone(), analysis.reopen(report));
+    let both = move || {
+        frames.request();
+        records();
     };
+    let reopening = has_files.then(|| reopen_on_hangup(&stop, both)).transpose()?;
     let answers = answer(&progress, inputs.done(), analysis.so_far(inputs))?;
     let mut captures = args.captures(&asked, sinks, share, analysis.is_empty());
     if let Some(first) = captures.pop_front() {

@@ -63,9 +63,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let identity = args.receive.identity(&inputs)?;
     let (ports, mut notes) =
         args.receive.open(&inputs, InputRequirements { tests: true, ..InputRequirements::default() })?;
-    notes.extend(identity.assume()?.confine(&[]));
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
+    let session = identity.assume()?.confine(&[]);
+    let stop = stop_on_signals(&session)?;
+    notes.extend_from_slice(session.notes());
     let options = Options { streams: args.max_streams as usize, ..Options::default() };
     if !args.show.quiet && !args.json {
         super::count::announce("checking", &CountedPorts::new(&inputs.specs), &notes);

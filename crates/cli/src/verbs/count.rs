@@ -74,9 +74,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         ..InputRequirements::default()
     };
     let (ports, mut notes) = args.receive.open(&inputs, needs)?;
-    notes.extend(identity.assume()?.confine(&[]));
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
+    let session = identity.assume()?.confine(&[]);
+    let stop = stop_on_signals(&session)?;
+    notes.extend_from_slice(session.notes());
 
     let subject = CountedPorts::new(&inputs.specs);
     if !args.show.quiet && !args.json {

@@ -11,6 +11,7 @@ use self::compare::{Comparison, Expected, compare};
 use self::testbed::{PARTS, Stage};
 use self::work_files::{WorkFile, Workplace};
 use crate::exit::Exit;
+use crate::privileges::Session;
 use crate::signals::stop_on_signals;
 use crate::verbs::{capture, generate};
 use crate::view::ledger;
@@ -86,9 +87,7 @@ struct Outcome {
 /// Runs the demonstration.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let started = Instant::now();
-    let stop = Stop::new();
-    crate::privileges::keep("it handles only its own packets, in a temporary lab");
-    stop_on_signals(&stop)?;
+    let stop = stop_on_signals(&Session::keeping("it handles only its own packets, in a temporary lab"))?;
     let workplace = Workplace::new(args.keep.as_deref())?;
     let made = workplace.file("made.pcap")?;
     let recording = testbed::found(args.replay.as_deref()).map_or_else(|| testbed::made(made.path.clone()), Ok)?;

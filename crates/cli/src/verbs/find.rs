@@ -17,7 +17,7 @@ use crate::view::terminal::{fail, print_stderr, result, result_document, show, s
 use anyhow::Context;
 use linerate_burst::block::{BLOCK_BYTES, BLOCK_FRAMES};
 use linerate_burst::{Block, Ledger, Nanos, Sink, SinkError};
-use linerate_engine::{LineWriter, Stop};
+use linerate_engine::LineWriter;
 use linerate_index::{ENDING, Search};
 use linerate_pcap::{Format, Output, Reader, Writer};
 use linerate_port::Spec;
@@ -119,17 +119,16 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     let places = folders_of(asked.found.files.iter().map(Path::new));
     let assumed = identity.assume_keeping(READING)?;
     if args.make_index {
-        let notes = assumed.confine_reading(&places, &places);
-        return index::make_all(&asked.found, &identity, &notes, args.quiet, args.json);
+        let session = assumed.confine_reading(&places, &places);
+        return index::make_all(&asked.found, &identity, session.notes(), args.quiet, args.json);
     }
     let began = Instant::now();
-    let (mut writer, folder) = args.open_writer(&asked).map_err(|error| identity.explain(error))?;
-    let lacking = assumed.confine_reading(&folder.into_iter().collect::<Vec<_>>(), &places);
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
+    let (mut writer, folder) = assumed.open(|| args.open_writer(&asked))?;
+    let session = assumed.confine_reading(&folder.into_iter().collect::<Vec<_>>(), &places);
+    let stop = stop_on_signals(&session)?;
     let mut notes = report::Notes::new(args.quiet);
     notes.others(&asked.found);
-    lacking.into_iter().for_each(|what| notes.line(&what));
+    session.notes().iter().for_each(|what| notes.line(what));
 
     let mut search = Search::new(&asked.filter, asked.from..=asked.last);
     for path in &asked.found.files {

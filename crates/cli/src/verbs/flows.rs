@@ -36,11 +36,11 @@ use self::query_options::QueryArgs;
 use super::inputs::{InputArgs, InputRequirements, ReceiveArgs, listed};
 use super::report_options::ShowArgs;
 use crate::exit::{Exit, usage};
-use crate::signals::{reopen_on_hangup, stop_on_signals};
+use crate::signals::{reopen_on_hangup, stop_except_on_hangup, stop_on_signals};
 use crate::view::ledger::{self, is_void};
 use crate::view::live::{Live, answer, reopened};
 use crate::view::terminal::{is_watched, print_stderr, result, result_line, shown};
-use linerate_engine::{MeterConsumer, Progress, Stop};
+use linerate_engine::{MeterConsumer, Progress};
 use linerate_export::fields::Part;
 use linerate_export::{Exporter, Format};
 use linerate_meter::Config;
@@ -115,15 +115,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         args.receive.open(&inputs, InputRequirements { snap, is_merged: true, ..InputRequirements::default() })?;
     let assumed = identity.assume()?;
     let observed = Arc::default();
-    let exporters = args
-        .write
-        .export
-        .exporters_of(args.write.targets(), how, &observed)
-        .map_err(|error| identity.explain(error))?;
-    let mut drawing = args.ask.drawing().map_err(|error| identity.explain(error))?;
+    let exporters = assumed.open(|| args.write.export.exporters_of(args.write.targets(), how, &observed))?;
+    let mut drawing = assumed.open(|| args.ask.drawing())?;
     let folders = made_in(&exporters)?;
-    notes.extend(assumed.confine(&folders));
-    let stop = Stop::new();
+    let session = assumed.confine(&folders);
+    let stop = if folders.is_empty() { stop_on_signals(&session) } else { stop_except_on_hangup(&session) }?;
+    notes.extend_from_slice(session.notes());
 
     for exporter in exporters.iter().filter(|_| !args.show.quiet) {
         warn_of_unwritten(&**exporter, &config);
@@ -142,12 +139,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let records = Tee::showing(exporters, stop.clone(), &about).map_err(|error| identity.explain(error))?;
     let mut metering =
         MeterConsumer::new(meters, inputs.selection(), records).progress(Arc::clone(&progress)).observed(observed);
-    let reopening = if folders.is_empty() {
-        stop_on_signals(&stop).map(|()| None)?
-    } else {
-        let (written, report) = (metering.records(), reopened(args.show.quiet));
-        Some(reopen_on_hangup(&stop, move || locked(&written).reopen(report))?)
-    };
+    let (written, report) = (metering.records(), reopened(args.show.quiet));
+    let reopen = || reopen_on_hangup(&stop, move || locked(&written).reopen(report));
+    let reopening = (!folders.is_empty()).then(reopen).transpose()?;
     let finished = metering.records();
     let answers = answer(&progress, "metered", move || so_far(&finished))?;
     let mut run = args.receive.run(&inputs, ports, stop).run(&mut [&mut metering]);

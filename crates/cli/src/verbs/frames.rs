@@ -13,7 +13,6 @@ use crate::view::rates::counted;
 use crate::view::terminal::{fail, print_stderr, show, show_document, shown};
 use anyhow::anyhow;
 use linerate_burst::text::quoted;
-use linerate_engine::Stop;
 use linerate_engine::frame_ring::{FrameRingReader, FrameRingReport};
 use linerate_engine::reception::{ReceptionProgress, ReceptionWatch};
 use linerate_share::{AttachOptions, Error};
@@ -75,10 +74,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     })?;
     let (frames, bytes) = reader.frames();
     let assumed = identity.assume()?;
-    let (mut destination, made_in) = args.go.destination(bytes).map_err(|error| identity.explain(error))?;
-    let notes = assumed.confine(&made_in);
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
+    let (mut destination, made_in) = assumed.open(|| args.go.destination(bytes))?;
+    let session = assumed.confine(&made_in);
+    let stop = stop_on_signals(&session)?;
     if !args.show.quiet && !args.json {
         let (writer, becomes) = (reader.writer(), args.go.describe("counted only (use -w DIR to write files)"));
         print_stderr(format_args!("reading frames of {} (pid {writer})\n", shown(&args.name)));
@@ -88,7 +86,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             bytes.div_ceil(1024),
             shown(&becomes)
         ));
-        notes.iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
+        session.notes().iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
     }
     let news = args.show.news(args.json);
     let watch = ReceptionWatch::default();

@@ -15,7 +15,7 @@ mod table;
 
 use self::answer::AnswerArgs;
 use crate::exit::{Exit, usage};
-use crate::privileges::{DroppedPrivileges, Identity, socket_folder};
+use crate::privileges::{DroppedPrivileges, Identity, Session, socket_folder};
 use crate::verbs::inputs::{UserArgs, are_live};
 use crate::verbs::report_options::ShowArgs;
 use crate::verbs::units::count;
@@ -149,16 +149,16 @@ impl EndArgs {
         assumed: DroppedPrivileges<'_>,
         specs: impl IntoIterator<Item = &'a Spec>,
         control: Option<&Path>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Session> {
         let ports = specs.into_iter().filter_map(|spec| REGISTRY.innermost(spec).ok());
         let rings = ports.filter(|(backend, _)| matches!(backend.target, Target::Ring));
         let mut folders = rings.map(|(_, ring)| socket_folder(&ring.target)).collect::<Result<Vec<_>, _>>()?;
         folders.push(control.map(control::ControlListener::folder).transpose()?.flatten());
-        let notes = assumed.confine(&folders.into_iter().flatten().collect::<Vec<_>>());
-        for note in notes.into_iter().filter(|_| !self.show.quiet && !self.json) {
-            print_stderr(format_args!("{}\n", shown(&note)));
+        let session = assumed.confine(&folders.into_iter().flatten().collect::<Vec<_>>());
+        for note in session.notes().iter().filter(|_| !self.show.quiet && !self.json) {
+            print_stderr(format_args!("{}\n", shown(note)));
         }
-        Ok(())
+        Ok(session)
     }
 
     /// Returns whether to show the interactive table instead of progress lines: at a terminal with a keyboard.

@@ -12,7 +12,7 @@ use crate::signals::stop_on_signals;
 use crate::view::live::{Live, answer};
 use crate::view::terminal::{print_stderr, shown};
 use linerate_backends::faulty::Faults;
-use linerate_engine::{Inline, Progress, Receive, Stop};
+use linerate_engine::{Inline, Progress, Receive};
 use linerate_port::Spec;
 
 /// Options of `linerate inline`.
@@ -69,9 +69,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut inline = Inline::new([&ports[0].name, &ports[1].name], to, sharing, policy, progress.clone());
     let assumed = identity.assume()?;
     notes.extend(ports.iter().flat_map(notes_of));
-    notes.extend(assumed.confine(&socket_folder(&args.share)?.into_iter().collect::<Vec<_>>()));
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
+    let session = assumed.confine(&socket_folder(&args.share)?.into_iter().collect::<Vec<_>>());
+    let stop = stop_on_signals(&session)?;
+    notes.extend_from_slice(session.notes());
     if args.join.prints_notes() {
         args.announce(&specs, &notes);
     }

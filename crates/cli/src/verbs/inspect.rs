@@ -127,16 +127,15 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         error => error.into(),
     })?;
-    let notes = identity.assume()?.confine(&[]);
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
+    let session = identity.assume()?.confine(&[]);
+    let stop = stop_on_signals(&session)?;
     if !args.quiet && !args.json {
         let filter = |what: &str, text: &Option<String>| text.as_deref().map(|text| format!("{what}: {text}"));
         let what = [filter("blacklist", &args.blacklist), filter("drop", &args.drop)];
         let what: Vec<String> = what.into_iter().flatten().collect();
         let what = if what.is_empty() { "all packets pass".into() } else { what.join("; ") };
         print_stderr(format_args!("{}\n", shown(&format!("inspecting {spec}: {what}"))));
-        notes.iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
+        session.notes().iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
     }
     let report = args.decide(engine, &asked, duration, &stop);
     args.conclude(&report)

@@ -30,7 +30,7 @@ use linerate_device::frames::Memory;
 use linerate_engine::clock::now;
 use linerate_engine::frame_ring::FrameSharingWatch;
 use linerate_engine::reception::{Protocol, ReceptionWatch};
-use linerate_engine::{Receive, Reception, Stop, WaitStrategy};
+use linerate_engine::{Receive, Reception, WaitStrategy};
 use linerate_generate::answer::{ANSWERS_PER_SECOND, AddressRange, Addresses, Answerer};
 use linerate_headers::MacAddr;
 use linerate_port::{RxOptions, Spec, Target, TxOptions};
@@ -178,18 +178,18 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     notes.extend(ring.iter().flat_map(|ring| ring.notes().to_vec()));
     notes.push(copies);
     let is_apart = args.frames.go.reads_frames() || device.is_some();
-    let (mut destination, mut made_in) = args.frames.destination().map_err(|error| identity.explain(error))?;
+    let (mut destination, mut made_in) = assumed.open(|| args.frames.destination())?;
     if let Some((on_device, note)) = device {
         destination = Box::new(on_device);
         notes.push(note);
     }
     made_in.extend(folder);
-    notes.extend(match args.device.is_gpu() {
+    let session = match args.device.is_gpu() {
         true => assumed.unconfined("the GPU driver needs its own system calls"),
         false => assumed.confine(&made_in),
-    });
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
+    };
+    let stop = stop_on_signals(&session)?;
+    notes.extend_from_slice(session.notes());
     if !args.show.quiet && !args.json {
         print_stderr(format_args!("receiving on {}\n", shown(&spec.to_string())));
         args.describe(&own, mtu(&spec)).iter().for_each(|line| print_stderr(format_args!("  {}\n", shown(line))));

@@ -9,7 +9,7 @@ use self::source::{Bytes, Pattern};
 use super::inputs::span;
 use super::report_options::{MetricsArgs, MetricsServer};
 use crate::exit::{Exit, usage};
-use crate::privileges::Identity;
+use crate::privileges::{Identity, Session};
 use crate::signals::{answer_requests, stop_on_signals, waiting};
 use crate::view::live::Live;
 use crate::view::rates::{bits_per_second, grouped};
@@ -136,7 +136,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         return datagrams::run(args, &to, &way, &identity);
     }
     let connections = waiting(|| args.connect(&to, &way))?;
-    args.confine(&identity)?;
+    let session = args.confine(&identity)?;
     let (local, peer) = (connections[0].local()?, connections[0].peer());
     let (congestion, buffer) = connections[0].manner()?;
     let head = Head { protocol: "tcp", peer, local, congestion: Some(congestion), ..args.head() };
@@ -153,7 +153,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             grouped(asked)
         ));
     }
-    let running = RunServices::start(args)?;
+    let running = RunServices::start(args, &session)?;
     let (mut rows, began) = (Vec::new(), Instant::now());
     for series in args.series()? {
         if running.stop.is_requested() || streams.iter().all(|stream| stream.failure.is_some()) {
@@ -245,11 +245,10 @@ impl Args {
         Err(last.unwrap_or_else(|| anyhow!("{}: no address found", self.to)))
     }
 
-    fn confine(&self, identity: &Identity) -> anyhow::Result<()> {
-        for note in identity.assume()?.confine(&[]) {
-            self.print_note(&note);
-        }
-        Ok(())
+    fn confine(&self, identity: &Identity) -> anyhow::Result<Session> {
+        let session = identity.assume()?.confine(&[]);
+        session.notes().iter().for_each(|note| self.print_note(note));
+        Ok(session)
     }
 
     fn bytes(&self) -> anyhow::Result<Bytes> {
@@ -309,9 +308,9 @@ struct RunServices {
 }
 
 impl RunServices {
-    fn start(args: &Args) -> anyhow::Result<RunServices> {
-        let (stop, written, began) = (Stop::new(), Arc::new(AtomicU64::new(0)), Instant::now());
-        stop_on_signals(&stop)?;
+    fn start(args: &Args, session: &Session) -> anyhow::Result<RunServices> {
+        let (written, began) = (Arc::new(AtomicU64::new(0)), Instant::now());
+        let stop = stop_on_signals(session)?;
         let interval = span("--interval", args.interval.unwrap_or(1.0))?;
         let is_shown = !args.quiet && !args.json && !interval.is_zero();
         let (counter, mut before) = (Arc::clone(&written), (began, 0));

@@ -16,7 +16,6 @@ use anyhow::{Context, bail};
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_burst::text::quoted;
 use linerate_burst::{LinkType, input};
-use linerate_engine::Stop;
 use linerate_port::{RxOptions, Spec, TxOptions, TxPort};
 use linerate_serve::{Guard, OpenPort, Secure, ServeState, Tester, Token};
 use std::io::Read;
@@ -129,11 +128,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     // Set here, because the system call is not permitted later.
     listener.set_nonblocking(true).with_context(listening)?;
     let seed = u64::from_le_bytes(random()?);
-    for note in identity.assume()?.confine(&[]).into_iter().filter(|_| !args.quiet) {
-        print_stderr(format_args!("{}\n", shown(&note)));
+    let session = identity.assume()?.confine(&[]);
+    for note in session.notes().iter().filter(|_| !args.quiet) {
+        print_stderr(format_args!("{}\n", shown(note)));
     }
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
+    let stop = stop_on_signals(&session)?;
     let tester = Arc::new(Mutex::new(Tester::new(opened, seed).context("cannot start threads for the ports")?));
     if let (Some(path), Some(text)) = (&args.streams, &streams) {
         let set = tester.lock().unwrap_or_else(PoisonError::into_inner).load(text);

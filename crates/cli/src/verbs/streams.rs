@@ -7,7 +7,6 @@ use super::inputs::{InputArgs, InputRequirements, ReceiveArgs, check_output, lis
 use super::report_options::ShowArgs;
 use super::units::count;
 use crate::exit::{Exit, usage};
-use crate::privileges::Identity;
 use crate::signals::stop_on_signals;
 use crate::view::ledger::{self, is_void};
 use crate::view::live::{Live, answer};
@@ -17,7 +16,7 @@ use clap::builder::PossibleValuesParser;
 use linerate_engine::follow::{
     Conversation, ConversationFormat, FilesOptions, Gaps, NullOutput, StreamFiles, StreamOutput, StreamRecords,
 };
-use linerate_engine::{FollowConsumer, Progress, Stop};
+use linerate_engine::{FollowConsumer, Progress};
 use linerate_port::spec::parse_size;
 use linerate_transport::follow::{Config, Overlap};
 use std::os::fd::OwnedFd;
@@ -132,10 +131,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let (ports, mut notes) =
         args.receive.open(&inputs, InputRequirements { is_merged: true, ..InputRequirements::default() })?;
     let assumed = identity.assume()?;
-    let (out, folder) = args.outlet(&identity)?;
-    notes.extend(assumed.confine(&folder.into_iter().collect::<Vec<_>>()));
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
+    let (out, folder) = assumed.open(|| args.outlet())?;
+    let session = assumed.confine(&folder.into_iter().collect::<Vec<_>>());
+    let stop = stop_on_signals(&session)?;
+    notes.extend_from_slice(session.notes());
 
     // A summary must not be mixed with streams on standard output.
     let is_nowhere = args.write.is_none() && args.follow.is_none();
@@ -191,7 +190,7 @@ impl Args {
     }
 
     /// Opens the output; returns it with its folder.
-    fn outlet(&self, identity: &Identity) -> anyhow::Result<(Box<dyn StreamOutput>, Option<OwnedFd>)> {
+    fn outlet(&self) -> anyhow::Result<(Box<dyn StreamOutput>, Option<OwnedFd>)> {
         if let Some(number) = self.follow {
             let form = match self.form {
                 FormArg::Raw => ConversationFormat::Raw,
@@ -210,7 +209,7 @@ impl Args {
                     GapsArg::Mark => Gaps::Mark,
                 };
                 let options = FilesOptions { gaps, most: self.max_files, open: OPEN };
-                let files = StreamFiles::new(Path::new(folder), options).map_err(|error| identity.explain(error))?;
+                let files = StreamFiles::new(Path::new(folder), options)?;
                 let folder = files.folder()?;
                 Ok((Box::new(files), Some(folder)))
             }

@@ -19,7 +19,7 @@ use crate::view::terminal::{print_stderr, shown};
 use anyhow::Context;
 use linerate_burst::{Nanos, random};
 use linerate_engine::switching::{EngineRing, SwitchConsumer};
-use linerate_engine::{Progress, Receive, Stop};
+use linerate_engine::{Progress, Receive};
 use linerate_port::RxPort;
 use linerate_switch::text::{PortNames, parse_rule, show_actions, show_match};
 use linerate_switch::{Action, InstalledRule, LearnOptions, Match, Options, PortNo, PortVlans, RingNo, Rule, Switch};
@@ -128,17 +128,17 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let control = args.control.as_deref().map(SwitchControlListener::listen).transpose()?;
     let (rings, mut notes) = args.rings(&identity)?;
     let assumed = identity.assume()?;
-    let to = joined.add_files(live)?;
+    let to = assumed.open(|| joined.add_files(live))?;
     notes.extend(from.iter().flat_map(notes_of));
     notes.extend(args.control.iter().map(|path| format!("controlled by linerate ctl {path}")));
     let mut folders: Vec<_> = control.as_ref().and_then(SwitchControlListener::folder).into_iter().collect();
     for ring in &args.inspect {
         folders.extend(socket_folder(ring)?);
     }
-    notes.extend(assumed.confine(&folders));
+    let session = assumed.confine(&folders);
+    let stop = stop_on_signals(&session)?;
+    notes.extend_from_slice(session.notes());
     let progress = Progress::new();
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
     if args.join.prints_notes() {
         args.announce(&joined, &switch, &notes);
     }

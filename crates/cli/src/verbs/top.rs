@@ -19,6 +19,7 @@ use self::source::{QueryOutcome, SnapshotPoller, Source};
 use super::inputs::{InputArgs, InputRequirements, ReceiveArgs, is_file, span};
 use super::snapshot::{FlowQuery, Gatherer, Sort, check};
 use crate::exit::{Exit, usage};
+use crate::privileges::Session;
 use crate::signals::stop_on_signals;
 use crate::view::live::watch;
 use crate::view::screen::{Screen, View};
@@ -141,9 +142,8 @@ impl Args {
         let source = Source::parse(from)
             .ok_or_else(|| usage(format!("--from {from}: invalid address; expected IP:PORT, such as 127.0.0.1:9464, or a socket, such as ./run.sock")))?;
         let ask = self.ask(filter)?;
-        let stop = Stop::new();
-        crate::privileges::keep("the socket of a run belongs to its user, and is opened for each query");
-        stop_on_signals(&stop)?;
+        let why = "the socket of a run belongs to its user, and is opened for each query";
+        let stop = stop_on_signals(&Session::keeping(why))?;
         let until = duration.map(|duration| Instant::now() + duration);
         let is_over = || stop.is_requested() || until.is_some_and(|until| Instant::now() >= until);
         self.show(from, source, ask, interval, &is_over)
@@ -260,13 +260,13 @@ impl Args {
         };
         let (ports, mut notes) =
             self.receive.open(&inputs, InputRequirements { snap, ..InputRequirements::default() })?;
-        notes.extend(identity.assume()?.confine(&[]));
+        let session = identity.assume()?.confine(&[]);
+        let stop = stop_on_signals(&session)?;
+        notes.extend_from_slice(session.notes());
         // They are visible on the restored screen.
         if !self.once && !self.json {
             notes.iter().for_each(|note| print_stderr(format_args!("{}\n", shown(note))));
         }
-        let stop = Stop::new();
-        stop_on_signals(&stop)?;
         let progress = Progress::new();
         watch(&progress, "received");
         let mut metering = MeterConsumer::new(meters, inputs.selection(), |_: &Flow| {}).progress(progress);

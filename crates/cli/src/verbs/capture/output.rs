@@ -4,7 +4,6 @@ use super::super::inputs::{are_live, is_file, link, listed};
 use super::recording::FileProperties;
 use super::{Args, CaptureOptions};
 use crate::exit::usage;
-use crate::privileges::Identity;
 use crate::signals::opening;
 use anyhow::Context;
 use linerate_burst::{LinkType, Sink};
@@ -18,7 +17,6 @@ impl Args {
         &self,
         asked: &CaptureOptions,
         path: &str,
-        identity: &Identity,
     ) -> anyhow::Result<(Box<dyn Sink>, Option<OwnedFd>)> {
         let format = self.format(path)?;
         if format != Format::Pcapng && !self.comments.is_empty() {
@@ -28,11 +26,10 @@ impl Args {
             let (comments, threads) = (self.comments.clone(), self.compress_threads.into());
             let of = FileProperties { format, comments, threads, is_indexed: self.index };
             let opened = self.recording.open(path, of, self.analysis.rotate());
-            let opened = opened.with_context(|| format!("cannot write {path}"));
-            let (recording, folder) = opened.map_err(|error| identity.explain(error))?;
+            let (recording, folder) = opened.with_context(|| format!("cannot write {path}"))?;
             return Ok((self.trigger.before(Box::new(recording))?, Some(folder)));
         }
-        let (writer, folder) = self.open_writer(asked, path, format, identity)?;
+        let (writer, folder) = self.open_writer(asked, path, format)?;
         Ok((write(writer, self.index)?, folder))
     }
 
@@ -42,7 +39,6 @@ impl Args {
         asked: &CaptureOptions,
         path: &str,
         format: Format,
-        identity: &Identity,
     ) -> anyhow::Result<(Writer, Option<OwnedFd>)> {
         let specs = &asked.inputs.specs;
         // The link type of rings and files is known only from the first packet.
@@ -58,8 +54,7 @@ impl Args {
         }
         let format = if is_mixed { Format::Pcapng } else { format };
         let output = opening(path, || Output::open(path)?.threads(self.compress_threads.into()))
-            .with_context(|| format!("cannot write {path}"));
-        let output = output.map_err(|error| identity.explain(error))?;
+            .with_context(|| format!("cannot write {path}"))?;
         let folder = output.folder().map(OwnedFd::try_clone).transpose()?;
         let mut writer = Writer::new(output, format).or_pcapng(may_change);
         for comment in &self.comments {

@@ -2,13 +2,14 @@
 
 use super::port::quoted;
 use crate::exit::usage;
+use crate::privileges::Session;
 use crate::signals::stop_on_signals;
 use crate::verbs::generate::preflight;
 use crate::view::rates::grouped;
 use crate::view::terminal::{show, show_as_is, shown};
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_engine::streams::{StreamRun, Streams};
-use linerate_engine::{CheckConsumer, CheckThread, Progress, Receive, Selection, Stop, StreamWatch};
+use linerate_engine::{CheckConsumer, CheckThread, Progress, Receive, Selection, StreamWatch};
 use linerate_generate::check::{Check, Options, Summary};
 use linerate_generate::file::{self, Setup};
 use linerate_generate::trailer::Key;
@@ -79,13 +80,11 @@ impl TestPath {
     /// Sends, and checks what arrives.
     pub(super) fn test(&self) -> anyhow::Result<SelfTestResult> {
         let set = file::streams("the self-test", STREAM, &Setup::default())?;
-        let stop = Stop::new();
         // The receiving side first: on some ports the second open gets the sending half.
         let options = RxOptions { promiscuous: true, lossless: true, ..RxOptions::default() };
         let from = open_rx(&self.from, &options)?;
         let to = open_tx(&self.to, &TxOptions { stamped: true, ..TxOptions::default() })?;
-        crate::privileges::keep("it handles only its own packets");
-        stop_on_signals(&stop)?;
+        let stop = stop_on_signals(&Session::keeping("it handles only its own packets"))?;
         let checking =
             CheckConsumer::new(Check::new(Key::default(), Options { streams: 1, verify: true }), Selection::default());
         let checker = CheckThread::start(checking, Receive::all(vec![from]))?;

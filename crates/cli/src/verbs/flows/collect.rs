@@ -9,13 +9,12 @@ use super::query_output;
 use super::text::{lost, top_flows, undelivered, written};
 use super::{locked, made_in};
 use crate::exit::{Exit, usage};
-use crate::signals::{ProgressHandler, answer_requests, reopen_on_hangup, stop_on_signals};
+use crate::signals::{ProgressHandler, answer_requests, reopen_on_hangup, stop_except_on_hangup, stop_on_signals};
 use crate::view::ledger::LedgerJson;
 use crate::view::live::{Live, reopened};
 use crate::view::rates::{counted, grouped};
 use crate::view::terminal::{fail, is_watched, print_stderr, result, result_line, shown};
 use linerate_burst::{Count, Ledger, Stage};
-use linerate_engine::Stop;
 use linerate_engine::metrics::{MetricsSource, source};
 use linerate_export::encode::json;
 use linerate_export::ipfix::{Collector, CollectorCounters, Limits, Listener, read_file};
@@ -106,10 +105,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     })?;
     let scheme = if matches!(from.listen, Some((_, true))) { "ipfix+tls" } else { "ipfix" };
     let assumed = identity.assume()?;
-    let exporters = args.write.export.exporters(targets, how).map_err(|error| identity.explain(error))?;
-    let mut drawing = args.ask.drawing().map_err(|error| identity.explain(error))?;
+    let exporters = assumed.open(|| args.write.export.exporters(targets, how))?;
+    let mut drawing = assumed.open(|| args.ask.drawing())?;
     let folders = made_in(&exporters)?;
-    let notes = assumed.confine(&folders);
+    let session = assumed.confine(&folders);
+    let stop = if folders.is_empty() { stop_on_signals(&session) } else { stop_except_on_hangup(&session) }?;
     let is_mixed = args.write.is_on_output();
     let names: Vec<String> = match &listener {
         Some(listener) => vec![format!("{scheme}://{}", listener.address()?)],
@@ -119,17 +119,13 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let is_silent = args.show.quiet || args.json || is_mixed;
     if !is_silent {
         print_stderr(format_args!("collecting from {}\n", shown(&names.join(", "))));
-        notes.iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
+        session.notes().iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
     }
-    let stop = Stop::new();
     let records =
         Arc::new(Mutex::new(Tee::showing(exporters, stop.clone(), &about).map_err(|error| identity.explain(error))?));
-    let reopening = if folders.is_empty() {
-        stop_on_signals(&stop).map(|()| None)?
-    } else {
-        let (written, report) = (Arc::clone(&records), reopened(args.show.quiet));
-        Some(reopen_on_hangup(&stop, move || locked(&written).reopen(report))?)
-    };
+    let (written, report) = (Arc::clone(&records), reopened(args.show.quiet));
+    let reopen = || reopen_on_hangup(&stop, move || locked(&written).reopen(report));
+    let reopening = (!folders.is_empty()).then(reopen).transpose()?;
     let begun = Instant::now();
     let seen = Arc::new(Mutex::new(CollectorCounters::default()));
     let progress = CollectProgress::start(args, is_silent, &names.join(", "), &seen)?;

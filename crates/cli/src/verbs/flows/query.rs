@@ -15,7 +15,6 @@ use crate::view::ledger::LedgerJson;
 use crate::view::rates::{counted, grouped, stated};
 use crate::view::terminal::{fail, print_stderr, printed, result, result_line, row_line, shown};
 use linerate_burst::Ledger;
-use linerate_engine::Stop;
 use linerate_export::encode::{encode, json};
 use linerate_export::fields::Part;
 use linerate_meter::{Flow, FlowDistributor, Level, Records};
@@ -121,14 +120,13 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let identity = args.user.identity(false)?;
     let places = folders_of(files.iter().map(|file| &*file.path));
     let assumed = identity.assume_keeping(READING)?;
-    let mut drawing = args.ask.drawing().map_err(|error| identity.explain(error))?;
-    let exporters = args.write.export.exporters(targets, how).map_err(|error| identity.explain(error))?;
-    let notes = assumed.confine_reading(&made_in(&exporters)?, &places);
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
+    let mut drawing = assumed.open(|| args.ask.drawing())?;
+    let exporters = assumed.open(|| args.write.export.exporters(targets, how))?;
+    let session = assumed.confine_reading(&made_in(&exporters)?, &places);
+    let stop = stop_on_signals(&session)?;
     let (is_mixed, is_silent) = (args.write.is_on_output(), args.quiet || args.json);
     if !is_silent {
-        notes.iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
+        session.notes().iter().for_each(|note| print_stderr(format_args!("  {}\n", shown(note))));
     }
     let (begun, question) = (Instant::now(), Arc::new(question));
     let continues = || !stop.is_requested();

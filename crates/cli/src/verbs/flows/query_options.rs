@@ -20,8 +20,8 @@ pub(crate) struct QueryArgs {
     /// Show the first N rows; 0 for all [default: 10]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Sort flows by bytes or packets, stored records by time, groups by records; both also by flows, bytes, packets,
-    /// bps, pps, bpp, duration or a counter field [default: bytes; records by time, groups by the first of --sum]
+    /// Sort by bytes or packets; groups and stored records also by flows, bps, pps, bpp, duration or a counter field,
+    /// groups by records, stored records by time [default: time, first of --sum, or bytes]
     #[arg(long, value_name = "MEASURE")]
     sort: Option<String>,
     /// Columns of each group, named like those of --sort [default: flows,packets,bytes]
@@ -61,7 +61,7 @@ impl QueryArgs {
         self.by.is_some() || self.every.is_some()
     }
 
-    /// Returns the measure by which stored records are sorted; by time if there is none.
+    /// Returns the measure by which stored records are sorted; `None` is their time.
     pub(super) fn measure(&self) -> anyhow::Result<Option<Measure>> {
         let sort = self.sort().filter(|sort| *sort != "time" || self.is_of_groups());
         sort.map(Measure::one).transpose().map_err(|error| usage(format!("--sort: {error}")))

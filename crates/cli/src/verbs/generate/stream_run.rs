@@ -14,7 +14,7 @@ use linerate_backends::{REGISTRY, open_rx};
 use linerate_burst::LinkType;
 use linerate_engine::check::{CheckConsumer, CheckThread};
 use linerate_engine::streams::{Control, StreamRun};
-use linerate_engine::{CheckWatch, InterfaceResponder, Progress, Stop, StreamWatch, Streams};
+use linerate_engine::{CheckWatch, InterfaceResponder, Progress, StreamWatch, Streams};
 use linerate_engine::{Receive, Selection};
 use linerate_generate::stream::StreamSet;
 use linerate_generate::{Check, SenderPart, Timeline, describe};
@@ -81,9 +81,8 @@ pub fn run(args: &Args, spec: &Spec, duration: Option<Duration>) -> anyhow::Resu
     if let Some(note) = streams.note().filter(|_| !args.end.show.quiet) {
         print_stderr(format_args!("{}\n", shown(note)));
     }
-    args.end.confine(assumed, [spec], args.control.as_deref())?;
-    let stop = Stop::new();
-    stop_on_signals(&stop)?;
+    let session = args.end.confine(assumed, [spec], args.control.as_deref())?;
+    let stop = stop_on_signals(&session)?;
 
     let answering = answering.map(InterfaceResponder::start).transpose()?;
     let more = if control.is_some() { STARTS.max(set.streams.len() * 3) } else { 0 };

@@ -23,14 +23,14 @@ pub(super) fn run(args: &Args, to: &[SocketAddr], way: &ConnectOptions, identity
     let peer = to[0];
     let open = |_| Datagrams::open(peer, way, args.datagram).map_err(|error| anyhow!(explain(&error, peer)));
     let mut sockets = (0..args.connections).map(open).collect::<anyhow::Result<Vec<_>>>()?;
-    args.confine(identity)?;
+    let session = args.confine(identity)?;
     let local = sockets[0].local()?;
     let head = Head { protocol: "udp", peer, local, datagram: Some(sockets[0].size()), ..args.head() };
     let mut sources = sockets.iter().map(|_| args.bytes()).collect::<anyhow::Result<Vec<_>>>()?;
     args.print_note(&head.text());
     let paced =
         DatagramPlan { rate: share(asked, sockets.len()), bytes: args.size, duration: args.duration()?, cpu: None };
-    let running = RunServices::start(args)?;
+    let running = RunServices::start(args, &session)?;
     let flag = running.stop.flag();
     let watched = running.watched(&flag);
     let results: Vec<(DatagramResult, Option<io::Error>)> = std::thread::scope(|scope| {
