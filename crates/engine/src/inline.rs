@@ -30,6 +30,7 @@ use self::verdict_ring::VerdictRing;
 use crate::capture::share::Sharing;
 use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd, RunStart};
 use crate::control::Progress;
+use crate::egress::STOP_LIMIT;
 use crate::error::ReceiveError;
 use linerate_burst::{Desc, FinishDesc, Flags, FrameIndex, Ledger, Nanos};
 use linerate_headers::Link;
@@ -37,11 +38,6 @@ use linerate_headers::flow::locate_inner;
 use linerate_port::{Sent, TxPort};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-/// Longest time at the end for which ports may take nothing, and the engine may return no verdict; the rest is dropped
-/// and counted.
-pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(1);
 
 /// Forwards frames between two ports, over any lane, as decided by a reader of the ring. It holds frames, so it must be
 /// the only consumer.

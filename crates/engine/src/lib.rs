@@ -131,6 +131,7 @@ pub mod clock;
 pub mod consumer;
 pub mod control;
 pub mod count;
+mod egress;
 mod error;
 pub mod flows;
 pub mod follow;

@@ -21,6 +21,7 @@ use self::engines::{Engine, OtherEngines, ReturnOutputs};
 use self::output::SwitchOutput;
 use crate::consumer::{Consumer, Demand, FrameOrder, Round, RunCounters, RunEnd, RunStart};
 use crate::control::Progress;
+use crate::egress::STOP_LIMIT;
 use crate::error::ReceiveError;
 use crate::inline::decide::Fate;
 use crate::inline::verdict_ring::OfferOutcome;
@@ -30,10 +31,6 @@ use linerate_switch::{Inspect, InspectOutcome, Outputs, PortNo, Reason, Switch};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-/// Longest time at the end for which ports may take nothing; the rest is dropped and counted.
-const STOP_LIMIT: Duration = Duration::from_secs(1);
 
 /// Number of frames processed before ports are checked for space, if lanes wait.
 const CHUNK: usize = 256;

@@ -2,7 +2,7 @@
 
 use super::PortCounts;
 use crate::control::Progress;
-use crate::forward::Errors;
+use crate::egress::Egress;
 use linerate_burst::{Block, Burst, Count, Desc, Ledger, Nanos, Stage};
 use linerate_port::{PortError, Sent, TxPort};
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ const MOST_BLOCKS: usize = 2;
 const LEAST_RUN: usize = 8;
 
 pub(super) struct SwitchOutput {
-    to: TxPort,
+    to: Egress,
     /// Adjacent frames of the current burst that leave unchanged.
     run: Range<usize>,
     /// Copies that are queued, oldest first; the last block is being filled.
@@ -25,33 +25,20 @@ pub(super) struct SwitchOutput {
     /// Number of frames of the first block that were sent.
     gone: usize,
     spare: Vec<Block>,
-    counts: OutputCounts,
-    /// Part of the totals that is in the progress.
-    reported: Sent,
-    errors: Errors,
-}
-
-#[derive(Clone, Copy, Default)]
-struct OutputCounts {
-    received: u64,
-    handed: u64,
+    /// Frames dropped because the blocks were full.
     full: u64,
-    down: u64,
-    unsent: u64,
-    sent: Sent,
 }
 
 impl SwitchOutput {
     pub(super) fn new(to: TxPort) -> Self {
         let (blocks, spare) = (VecDeque::new(), Vec::new());
-        let (counts, reported, errors) = Default::default();
-        SwitchOutput { to, run: 0..0, blocks, gone: 0, spare, counts, reported, errors }
+        SwitchOutput { to: Egress::new(to), run: 0..0, blocks, gone: 0, spare, full: 0 }
     }
 
     /// Queues frame `index` of the burst unchanged.
     #[inline]
     pub(super) fn extend(&mut self, index: usize, burst: Burst<'_>, waits: bool) {
-        self.counts.received += 1;
+        self.to.counts.received += 1;
         if index != self.run.end || self.run.is_empty() {
             self.end_run(burst, waits);
             self.run = index..index;
@@ -61,7 +48,7 @@ impl SwitchOutput {
 
     /// Queues other bytes in place of frame `index`.
     pub(super) fn copy(&mut self, burst: Burst<'_>, index: usize, bytes: &[u8], waits: bool) {
-        self.counts.received += 1;
+        self.to.counts.received += 1;
         self.end_run(burst, waits);
         let length = bytes.len() as u32;
         let desc = Desc { captured: length, wire: length, ..burst.descs()[index] };
@@ -97,12 +84,12 @@ impl SwitchOutput {
         if self.blocks.len() >= MOST_BLOCKS && !waits {
             self.drain();
             if self.blocks.len() >= MOST_BLOCKS {
-                self.counts.full += 1;
+                self.full += 1;
                 return;
             }
         }
         let mut block = self.spare.pop().unwrap_or_else(|| Block::new(BLOCK_BYTES, BLOCK_FRAMES));
-        if block.push(desc, bytes) { self.blocks.push_back(block) } else { self.counts.full += 1 }
+        if block.push(desc, bytes) { self.blocks.push_back(block) } else { self.full += 1 }
     }
 
     /// Returns whether a new frame would have to wait.
@@ -113,18 +100,7 @@ impl SwitchOutput {
     /// Passes frames to the port, these or those of the first block from `gone` on; returns how many are done with.
     fn hand_over(&mut self, block: Option<&Block>, burst: Burst<'_>) -> usize {
         let burst = block.map_or(burst, |block| block.burst().slice(self.gone..block.len()));
-        match self.to.queues[0].send(burst) {
-            Ok(frames) => {
-                self.counts.handed += frames as u64;
-                frames
-            }
-            Err(PortError::Again { .. }) => 0,
-            Err(error) => {
-                let is_down = self.errors.take(error);
-                self.counts.down += if is_down { burst.len() as u64 } else { 0 };
-                if is_down { burst.len() } else { 0 }
-            }
-        }
+        self.to.offer(burst)
     }
 
     /// Sends the copies, as far as the port takes them.
@@ -151,57 +127,36 @@ impl SwitchOutput {
         self.drain();
         if give_up || self.has_failed() {
             let left: usize = self.blocks.iter().map(Block::len).sum();
-            self.counts.unsent += (left - self.gone) as u64;
+            self.to.counts.unsent += (left - self.gone) as u64;
             self.gone = 0;
             self.blocks.clear();
         }
-        let is_in_hand = match self.to.queues[0].flush(now) {
-            Ok(flushed) => !flushed,
-            Err(PortError::Again { .. } | PortError::Down { .. }) => false,
-            Err(error) => self.errors.take(error),
-        };
-        is_in_hand || !self.blocks.is_empty()
+        self.to.flush(now) || !self.blocks.is_empty()
     }
 
     /// Adds to the progress what was sent since the last call.
     pub(super) fn update_progress(&mut self, progress: &Progress) {
-        let sent = self.to.queues[0].sent();
-        self.errors.is_down &= sent == self.counts.sent;
-        self.counts.sent = sent;
-        let (frames, bytes) = (sent.frames - self.reported.frames, sent.bytes - self.reported.bytes);
-        if frames > 0 {
-            progress.add(frames, bytes, bytes);
-            self.reported = sent;
-        }
+        self.to.update_progress(progress);
     }
 
     pub(super) fn has_failed(&self) -> bool {
-        self.errors.failure.is_some()
+        self.to.has_failed()
     }
 
     pub(super) fn counts(&self, received: Sent) -> PortCounts {
-        let OutputCounts { full, down, sent, .. } = self.counts;
-        PortCounts { name: self.to.name.clone(), received, sent, full, down }
+        let (name, down) = (self.to.name().to_owned(), self.to.counts.down);
+        PortCounts { name, received, sent: self.to.sent(), full: self.full, down }
     }
 
     /// Adds the counters of this output and of the port's queues.
     pub(super) fn add_counters(&self, ledger: &mut Ledger) {
-        let OutputCounts { received, handed, full, down, unsent, .. } = self.counts;
-        let account = ledger.account(Stage::Forward, &self.to.name);
-        account.add(Count::ForwardReceived, received).add(Count::Forwarded, handed);
-        account.add(Count::ForwardFull, full).add(Count::ForwardDown, down).add(Count::ForwardUnsent, unsent);
-        self.to.queues.iter().for_each(|queue| queue.counters(ledger));
+        ledger.account(Stage::Forward, self.to.name()).add(Count::ForwardFull, self.full);
+        self.to.counters(self.to.name(), ledger);
     }
 
     /// Ends the output: remaining frames are not sent. Counters are added by [`SwitchOutput::add_counters`].
     pub(super) fn finish(&mut self, ledger: &mut Ledger, events: &mut Vec<String>) -> Option<PortError> {
-        if let Some(monitor) = &self.to.monitor {
-            monitor.counters(ledger);
-        }
-        let OutputCounts { received, handed, full, down, .. } = self.counts;
-        self.counts.sent = self.to.queues[0].sent();
-        self.counts.unsent = received.saturating_sub(handed + full + down);
-        events.append(&mut self.errors.events);
-        self.errors.failure.take()
+        self.to.give_up(self.full);
+        self.to.finish(ledger, events)
     }
 }
