@@ -3,7 +3,7 @@
 use linerate::burst::{Block, Count, Desc, Nanos};
 use linerate::engine::{CheckConsumer, CheckReport, CheckThread, Receive, Selection, Stop, clock::now};
 use linerate::generate::Check;
-use linerate::generate::check::{Options, Summary};
+use linerate::generate::check::{CheckSummary, Options};
 use linerate::generate::trailer::{Key, Trailer};
 use linerate::headers::build::Frame;
 use linerate::headers::{MacAddr, ethernet, ipv4, udp};
@@ -61,7 +61,7 @@ fn open(name: &str, faults: &str) -> (Receive, TxPort) {
     (Receive::all(vec![rx]), tx)
 }
 
-fn run(name: &str, faults: &str, streams: u64) -> (CheckReport, Summary) {
+fn run(name: &str, faults: &str, streams: u64) -> (CheckReport, CheckSummary) {
     let (receive, tx) = open(name, faults);
     let sender = thread::spawn(move || send(tx, streams, 1000));
     let report = checking().run(receive);

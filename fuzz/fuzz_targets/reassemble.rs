@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use linerate_burst::{Desc, Nanos};
 use linerate_headers::Link;
-use linerate_transport::follow::{Config, Follow, Output, Overlap, StreamInfo, Summary};
+use linerate_transport::follow::{Config, Follow, Output, Overlap, StreamInfo, StreamSummary};
 use linerate_transport::stream_memory::StreamId;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -32,7 +32,7 @@ impl Output for CheckedOutput {
         *edge = gap.end;
     }
 
-    fn end(&mut self, summary: &Summary) {
+    fn end(&mut self, summary: &StreamSummary) {
         let edge = self.edges.remove(&summary.about.stream).expect("an open stream");
         assert_eq!(edge, summary.tally.bytes + summary.tally.missing);
     }

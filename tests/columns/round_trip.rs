@@ -9,7 +9,7 @@ use linerate_meter::names::tls::{ClientHello, ServerHello};
 use linerate_meter::names::value::{Dns, Http, Tls};
 use linerate_meter::{
     ConnState, Direction, End, EndReason, ExportedBy, Flow, History, Names, PacketStats, Quality, Retransmitted, Rtt,
-    Side, Stats, StatsSide, Summary, Tcp, TcpSide, Tunnel, TunnelKind,
+    Side, Stats, StatsSide, SummaryStatistics, Tcp, TcpSide, Tunnel, TunnelKind,
 };
 use linerate_tests::support::Scratch;
 use linerate_tests::support::flows::{any_flow, full_flow};
@@ -85,8 +85,8 @@ impl Part<'_> {
         list.into_iter().flatten().map(|value| value.as_u64().unwrap()).collect()
     }
 
-    fn summary(self, name: &str, unit: &str) -> Summary {
-        Summary {
+    fn summary(self, name: &str, unit: &str) -> SummaryStatistics {
+        SummaryStatistics {
             min: self.number(&format!("{name}_min{unit}")),
             max: self.number(&format!("{name}_max{unit}")),
             mean: self.real(&format!("{name}_mean{unit}")),
@@ -215,7 +215,7 @@ fn tcp(row: &Row) -> Tcp {
 }
 
 fn tcp_side(part: Part<'_>) -> TcpSide {
-    let Summary { min, max, mean, deviation } = part.summary("rtt", "_ns");
+    let SummaryStatistics { min, max, mean, deviation } = part.summary("rtt", "_ns");
     TcpSide {
         isn: part.maybe("isn").map(|isn| isn as u32),
         mss: part.maybe("mss").map(|mss| mss as u16),

@@ -6,7 +6,7 @@ use linerate_burst::Nanos;
 use linerate_headers::MacAddr;
 use linerate_meter::{
     ConnState, Direction, End, EndReason, ExportedBy, Flow, History, MPLS_LABELS, PacketStats, Quality, Retransmitted,
-    Rtt, Side, Stats, StatsSide, Summary, Tcp, TcpSide, Tunnel, TunnelKind,
+    Rtt, Side, Stats, StatsSide, SummaryStatistics, Tcp, TcpSide, Tunnel, TunnelKind,
 };
 use proptest::array::uniform8;
 use proptest::collection::vec;
@@ -66,7 +66,7 @@ pub fn full_flow() -> Flow {
         last: Nanos(1_700_000_000_000_000_003),
         ..Side::default()
     };
-    let spread = Summary { min: 1, max: 3, mean: 2.0, deviation: 0.5 };
+    let spread = SummaryStatistics { min: 1, max: 3, mean: 2.0, deviation: 0.5 };
     let tcp = TcpSide {
         isn: Some(1),
         mss: Some(1460),
@@ -251,8 +251,8 @@ fn stats_side() -> impl Strategy<Value = StatsSide> {
     )
 }
 
-fn spread() -> impl Strategy<Value = Summary> {
-    (any::<u64>(), any::<u64>(), number(), number()).prop_map(|(min, max, mean, deviation)| Summary {
+fn spread() -> impl Strategy<Value = SummaryStatistics> {
+    (any::<u64>(), any::<u64>(), number(), number()).prop_map(|(min, max, mean, deviation)| SummaryStatistics {
         min,
         max,
         mean,

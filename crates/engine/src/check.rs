@@ -7,7 +7,7 @@ use crate::error::ReceiveError;
 use crate::receive::{Receive, RunReport};
 use crate::select::{Selection, Selector};
 use linerate_burst::{Count, FrameIndex, Ledger, Stage};
-use linerate_generate::check::{Check, Live, StreamRow, Summary, TURN, Totals};
+use linerate_generate::check::{Check, CheckSummary, Live, StreamRow, TURN, Totals};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,7 +53,7 @@ pub struct CheckCounters {
 #[derive(Clone, Debug)]
 pub struct CheckProgress {
     /// Sum of all streams.
-    pub summary: Summary,
+    pub summary: CheckSummary,
     /// Each stream, by number.
     pub rows: Vec<StreamRow>,
 }

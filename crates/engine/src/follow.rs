@@ -20,7 +20,7 @@ use crate::control::Progress;
 use crate::error::ReceiveError;
 use crate::select::{Selection, Selector};
 use linerate_burst::{Count, FrameIndex, Kind, Nanos, SinkError, Stage};
-use linerate_transport::follow::{Config, Counts, Follow, FollowOutcome, Output, StreamInfo, Summary};
+use linerate_transport::follow::{Config, Counts, Follow, FollowOutcome, Output, StreamInfo, StreamSummary};
 use linerate_transport::stream_memory::StreamId;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -68,7 +68,7 @@ impl Output for NullOutput {
 
     fn gap(&mut self, _: StreamId, _: Range<u64>, _: Nanos) {}
 
-    fn end(&mut self, _: &Summary) {}
+    fn end(&mut self, _: &StreamSummary) {}
 }
 
 impl StreamOutput for NullOutput {
@@ -114,7 +114,7 @@ pub struct FollowReport {
     /// Counters.
     pub counts: Counts,
     /// Streams with most bytes, in descending order, without their gaps.
-    pub longest: Vec<Summary>,
+    pub longest: Vec<StreamSummary>,
     /// Number of files created.
     pub files: u64,
     /// Notes for the user.
@@ -124,7 +124,7 @@ pub struct FollowReport {
 /// An outlet, and the longest streams written to it.
 struct RankedOutput {
     out: Box<dyn StreamOutput>,
-    longest: Vec<Summary>,
+    longest: Vec<StreamSummary>,
     /// Maximum length of `longest`.
     most: usize,
 }
@@ -143,14 +143,15 @@ impl Output for RankedOutput {
         self.out.gap(stream, gap, now);
     }
 
-    fn end(&mut self, summary: &Summary) {
+    fn end(&mut self, summary: &StreamSummary) {
         self.out.end(summary);
-        let rank = |one: &Summary| (u64::MAX - one.tally.bytes, one.about.stream);
+        let rank = |one: &StreamSummary| (u64::MAX - one.tally.bytes, one.about.stream);
         let at = self.longest.partition_point(|one| rank(one) < rank(summary));
         if at < self.most {
             // Without its gaps, which may be millions.
-            let Summary { about, other, ending, times, tally, gaps: _, missing_at_end } = *summary;
-            self.longest.insert(at, Summary { about, other, ending, times, tally, gaps: Vec::new(), missing_at_end });
+            let StreamSummary { about, other, ending, times, tally, gaps: _, missing_at_end } = *summary;
+            self.longest
+                .insert(at, StreamSummary { about, other, ending, times, tally, gaps: Vec::new(), missing_at_end });
             self.longest.truncate(self.most);
         }
     }

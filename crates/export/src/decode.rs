@@ -6,7 +6,7 @@ use self::names::of_names;
 use linerate_headers::MacAddr;
 use linerate_meter::{
     ConnState, Direction, End, EndReason, ExportedBy, Flow, History, PacketStats, Quality, Retransmitted, Rtt, Side,
-    Stats, StatsSide, Summary, Tcp, TcpSide, Tunnel, TunnelKind,
+    Stats, StatsSide, SummaryStatistics, Tcp, TcpSide, Tunnel, TunnelKind,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -245,8 +245,8 @@ fn of_tcp(name: &str) -> Option<Setter> {
 
 fn stats(flow: &mut Flow) -> &mut Stats {
     let side = StatsSide {
-        lengths: Summary::default(),
-        gaps: Summary::default(),
+        lengths: SummaryStatistics::default(),
+        gaps: SummaryStatistics::default(),
         length_histogram: [0; 8],
         gap_histogram: [0; 8],
         ip_flags: 0,

@@ -39,7 +39,7 @@ pub use completion::{NUMBERS, StreamProgress};
 pub use histogram::LIMIT;
 pub use loss_timeout::{AGE, TURN};
 pub use matcher::Matcher;
-pub use report::{Delay, FrameCounts, GapError, Pace, Report, StreamRow, Summary};
+pub use report::{CheckSummary, Delay, FrameCounts, GapError, Pace, Report, StreamRow};
 pub use stream::WINDOW;
 
 use self::damage::Damage;

@@ -1,7 +1,7 @@
 //! The receiver over whole frames: against the plain definitions, and on hostile bytes.
 
 use linerate_burst::{Block, Desc, Flags, Nanos};
-use linerate_generate::check::{Check, Matcher, Options, StreamRow, Summary, Totals};
+use linerate_generate::check::{Check, CheckSummary, Matcher, Options, StreamRow, Totals};
 use linerate_generate::trailer::{Key, Trailer};
 use linerate_headers::build::{Frame, Header};
 use linerate_headers::{Link, MacAddr, ethernet, geneve, icmp, ipv4, ipv6, mpls, tcp, udp, vlan, vxlan};
@@ -292,7 +292,7 @@ proptest! {
             (row.stream, [counts.received, counts.lost, counts.duplicated, counts.reordered])
         }).collect();
         prop_assert_eq!(&found, &naive(&received, &sent));
-        let summary: Summary = check.report(Some(&sent)).summary();
+        let summary: CheckSummary = check.report(Some(&sent)).summary();
         prop_assert_eq!((summary.counts.received, summary.damaged, summary.foreign), (frames.len() as u64, 0, 0));
         prop_assert_eq!(summary.counts.lost, found.values().map(|row| row[1]).sum::<u64>());
         for row in check.report(None).rows() {

@@ -56,7 +56,7 @@ pub struct OccupiedNamespace {
 /// An entry of [`list`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Summary {
+pub struct LabSummary {
     /// Lab name.
     pub name: String,
     /// Number of hosts.
@@ -178,36 +178,36 @@ impl Removal {
 }
 
 /// Lists all labs that have a state, complete or not, in alphabetic order.
-pub fn list() -> Result<Vec<Summary>, LabError> {
+pub fn list() -> Result<Vec<LabSummary>, LabError> {
     let mut labs = Vec::new();
     for name in State::names()? {
         let summary = match State::load(&name) {
             // Removed in the meantime.
             Ok(None) => continue,
             Ok(Some(state)) => summary_of(name, &state),
-            Err(e) => Summary { problem: Some(e.to_string()), ..Summary::unknown(name) },
+            Err(e) => LabSummary { problem: Some(e.to_string()), ..LabSummary::unknown(name) },
         };
         labs.push(summary);
     }
     Ok(labs)
 }
 
-impl Summary {
+impl LabSummary {
     fn unknown(name: String) -> Self {
         Self { name, hosts: 0, links: 0, alive: false, temporary: false, creator_alive: false, problem: None }
     }
 }
 
-fn summary_of(name: String, state: &State) -> Summary {
+fn summary_of(name: String, state: &State) -> LabSummary {
     let present = make::all_present(state);
-    Summary {
+    LabSummary {
         hosts: state.plan.hosts.len(),
         links: state.plan.links.len(),
         alive: state.complete && *present.as_ref().unwrap_or(&false),
         temporary: state.temporary,
         creator_alive: state.creator.is_alive(),
         problem: present.err().map(|e| e.to_string()),
-        ..Summary::unknown(name)
+        ..LabSummary::unknown(name)
     }
 }
 

@@ -42,7 +42,7 @@ pub mod text;
 
 pub use address::Cidr;
 pub use error::{LabError, PlanError};
-pub use lab::{Lab, OccupiedNamespace, Outcome, Removal, Summary, list};
+pub use lab::{Lab, LabSummary, OccupiedNamespace, Outcome, Removal, list};
 pub use namespace::within;
 pub use plan::{Host, Link, LinkEnd, Plan};
 pub use temporary::{TemporaryLab, sweep};

@@ -5,7 +5,7 @@ use linerate_backends::REGISTRY;
 use linerate_burst::Ledger;
 use linerate_engine::streams::{StreamRun, Streams, StreamsReport};
 use linerate_engine::{CheckConsumer, CheckReport, CheckThread, Progress, Receive, Selection, Stop, StreamWatch};
-use linerate_generate::check::{Check, StreamRow, Summary};
+use linerate_generate::check::{Check, CheckSummary, StreamRow};
 use linerate_generate::file::{self, Setup};
 use linerate_generate::stream::StreamSet;
 use linerate_port::{RxOptions, Spec, TxOptions};
@@ -121,7 +121,7 @@ impl Sent {
 
     /// Returns counts, rates and latencies of all that arrived, if it was checked. Latency is from the time of sending to
     /// the time of arrival, by the clock of this machine.
-    pub fn arrived(&self) -> Option<Summary> {
+    pub fn arrived(&self) -> Option<CheckSummary> {
         Some(self.received.as_ref()?.check.report(Some(&self.by_number())).summary())
     }
 

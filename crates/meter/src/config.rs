@@ -8,32 +8,35 @@ use linerate_names::Protocols;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Maximum number of concurrent flows, up to [`Config::MOST_FLOWS`]; memory for all of them is allocated at the
-    /// start.
+    /// start. Default: 1,048,576.
     pub max_flows: usize,
     /// Level of detail of each record.
     pub level: Level,
-    /// True if MAC addresses are recorded, in [`Config::MAC_BYTES`] more per flow.
+    /// True if MAC addresses are recorded, in [`Config::MAC_BYTES`] more per flow. Default: false.
     pub macs: bool,
-    /// Protocols from which names are read, in [`Config::NAME_BYTES`] more per flow.
+    /// Protocols from which names are read, in [`Config::NAME_BYTES`] more per flow. Default: none.
     pub names: Protocols,
     /// Number of first packets per flow that level `stats` records, up to [`Config::MOST_PACKETS`], 8 bytes each.
+    /// Default: 30.
     pub packets: usize,
-    /// Timeouts of TCP, UDP, ICMP and all other protocols.
+    /// Timeouts of TCP, UDP, ICMP and all other protocols. Default: idle 300, 120, 30 and 120 s, active 1,800 s.
     pub timeouts: [Timeouts; CLASSES],
-    /// Time for which a closed TCP flow (FIN both ways, or RST) stays open for late packets.
+    /// Time for which a closed TCP flow (FIN both ways, or RST) stays open for late packets. Default: 5 s.
     pub linger: Nanos,
-    /// True if the VLAN is part of the flow key. If not, a record has the VLAN of its first packet.
+    /// True if the VLAN is part of the flow key. If not, a record has the VLAN of its first packet. Default:
+    /// false.
     pub vlans: bool,
     /// Which packet of a tunnel is metered.
     pub tunnels: Tunnels,
-    /// True if checksums are verified, which reads every byte.
+    /// True if checksums are verified, which reads every byte. Default: false.
     pub checksums: bool,
     /// True if one-packet flows that are evicted when the table is full are exported aggregated by target.
+    /// Default: true.
     pub aggregate: bool,
-    /// Secret of the hash; must be random where untrusted senders choose the traffic.
+    /// Secret of the hash; must be random where untrusted senders choose the traffic. Default: a constant.
     pub seed: [u64; 2],
     /// Secret of flow ids. Random, or [derived from a text](Config::id_seed_of) that several sensors share so that
-    /// their ids agree.
+    /// their ids agree. Default: derived from `linerate`.
     pub id_seed: [u64; 2],
 }
 

@@ -113,6 +113,6 @@ pub use linerate_names::{self as names, Names, Protocol, Protocols};
 pub use meter::Meter;
 pub use passive_dns::DnsAnswer;
 pub use snapshot::ActiveFlow;
-pub use stats::{PacketBurst, PacketStats, Stats, StatsSide, Summary};
+pub use stats::{PacketBurst, PacketStats, Stats, StatsSide, SummaryStatistics};
 pub use tcp::{ConnState, History, Retransmitted, Rtt, Tcp, TcpSide};
 pub use time::{PacketTime, TimeChange};

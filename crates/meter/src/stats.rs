@@ -21,10 +21,10 @@ pub struct Stats {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StatsSide {
     /// Lengths of the IP packets, bytes; a minimum or maximum of 65,535 stands for that and more.
-    pub lengths: Summary,
+    pub lengths: SummaryStatistics,
     /// Gaps between packets of this direction, ns: time after all earlier ones. A packet that is neither later nor
     /// older than all earlier ones counts as 0, one that is older than all by its distance.
-    pub gaps: Summary,
+    pub gaps: SummaryStatistics,
     /// Packets with payload, and all ICMP, by payload bytes: up to 15, 31, 63, 127, 255, 511, 1,023, more.
     pub length_histogram: [u64; 8],
     /// Gaps between one such packet and the next of this direction: up to 15 ms, 31, 63, 127, 255, 511, 1,023, more, as
@@ -41,9 +41,9 @@ pub struct StatsSide {
     pub syn_bytes: u16,
 }
 
-/// Summary of a set of numbers.
+/// Summary statistics of a set of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Summary {
+pub struct SummaryStatistics {
     /// Minimum.
     pub min: u64,
     /// Maximum.

@@ -3,7 +3,7 @@
 use crate::support::{self, Sent, metered_frames};
 use linerate_burst::{Desc, Nanos};
 use linerate_headers::Link;
-use linerate_meter::{Config, Flow, Level, PacketBurst, PacketStats, Stats, StatsSide, Summary, Timeouts};
+use linerate_meter::{Config, Flow, Level, PacketBurst, PacketStats, Stats, StatsSide, SummaryStatistics, Timeouts};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -148,12 +148,12 @@ fn kinds(options: &[u8]) -> Vec<u8> {
     }
 }
 
-fn spread(numbers: Vec<u64>) -> Summary {
-    let Some(max) = numbers.iter().copied().max() else { return Summary::default() };
+fn spread(numbers: Vec<u64>) -> SummaryStatistics {
+    let Some(max) = numbers.iter().copied().max() else { return SummaryStatistics::default() };
     let count = numbers.len() as f64;
     let mean = numbers.iter().sum::<u64>() as f64 / count;
     let squares: f64 = numbers.iter().map(|number| (*number as f64 - mean).powi(2)).sum();
-    Summary { min: *numbers.iter().min().unwrap(), max, mean, deviation: (squares / count).sqrt() }
+    SummaryStatistics { min: *numbers.iter().min().unwrap(), max, mean, deviation: (squares / count).sqrt() }
 }
 
 fn histogram(numbers: impl Iterator<Item = u64>) -> [u64; 8] {
@@ -313,7 +313,7 @@ fn full_bins_lose_nothing() {
     assert_eq!(flows.len(), 1);
     assert_eq!(side.length_histogram, [0, 0, 0, packets, 0, 0, 0, 0]);
     assert_eq!(side.gap_histogram, [0, packets - 1, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(side.lengths, Summary { min: 128, max: 128, mean: 128.0, deviation: 0.0 });
+    assert_eq!(side.lengths, SummaryStatistics { min: 128, max: 128, mean: 128.0, deviation: 0.0 });
     assert_eq!((side.gaps.min, side.gaps.max, side.gaps.mean), (20 * MILLISECOND, 20 * MILLISECOND, 2e7));
     assert!(side.gaps.deviation < 20.0, "{}", side.gaps.deviation);
     // A record that reuses its memory has none of its counts.

@@ -37,7 +37,7 @@ mod segment;
 mod side;
 mod table;
 
-pub use self::contract::{Config, Counts, Ending, FollowOutcome, Output, StartEvidence, StreamInfo, Summary};
+pub use self::contract::{Config, Counts, Ending, FollowOutcome, Output, StartEvidence, StreamInfo, StreamSummary};
 pub use self::overlap::Overlap;
 pub use self::side::Tally;
 
@@ -347,7 +347,7 @@ impl Follow {
                 _ if connection.reset_by.is_some() => Ending::Reset,
                 ending => ending,
             };
-            out.end(&Summary {
+            out.end(&StreamSummary {
                 about: StreamInfo { stream, connection: number, ends, is_inner, began: one.began },
                 other,
                 ending,

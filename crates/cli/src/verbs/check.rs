@@ -12,7 +12,7 @@ use crate::view::streams::{self as view, ClockJson};
 use crate::view::terminal::{print_stderr, result_line, show, show_line};
 use linerate_engine::check::{CheckCounters, CheckProgress};
 use linerate_engine::{CheckConsumer, CheckReport, CheckWatch, Stop};
-use linerate_generate::check::{Check, Options, Report, StreamRow, Summary, Totals};
+use linerate_generate::check::{Check, CheckSummary, Options, Report, StreamRow, Totals};
 use linerate_generate::trailer::Key;
 use serde::Serialize;
 use std::time::Duration;
@@ -156,7 +156,7 @@ fn conclude(args: &Args, report: &CheckReport, is_filtered: bool) -> anyhow::Res
 }
 
 /// Returns whether test packets arrived, and all of them.
-fn is_complete(summary: &Summary) -> bool {
+fn is_complete(summary: &CheckSummary) -> bool {
     summary.counts.received > 0 && summary.counts.lost == 0
 }
 
@@ -176,7 +176,7 @@ struct SoFarJson<'a> {
     schema: &'static str,
     record: &'static str,
     #[serde(flatten)]
-    summary: &'a Summary,
+    summary: &'a CheckSummary,
 }
 
 #[derive(Serialize)]
@@ -236,7 +236,7 @@ struct SummaryJson {
     record: &'static str,
     elapsed_seconds: f64,
     #[serde(flatten)]
-    summary: Summary,
+    summary: CheckSummary,
     clock: ClockJson,
     quiesced: bool,
     events: Vec<String>,

@@ -3,14 +3,14 @@
 use crate::view::rates::{counted, frames_per_second, grouped, stated};
 use crate::view::table::table;
 use linerate_burst::{Count, Interface, Ledger, StampSource};
-use linerate_generate::check::{LIMIT, StreamRow, Summary, WINDOW};
+use linerate_generate::check::{CheckSummary, LIMIT, StreamRow, WINDOW};
 use serde::Serialize;
 
 /// Start of latencies.
 const SENDER_CLOCK: &str = "CLOCK_REALTIME of the sender when the packet was made";
 
 /// Returns a table of streams, one per row, and their total.
-pub fn rows(summary: &Summary, shown: &[StreamRow], name: impl Fn(u32) -> String) -> String {
+pub fn rows(summary: &CheckSummary, shown: &[StreamRow], name: impl Fn(u32) -> String) -> String {
     let heads = [
         "stream",
         "sent",
@@ -63,7 +63,7 @@ pub fn first(mut rows: Vec<StreamRow>, most: usize) -> Vec<StreamRow> {
 }
 
 /// Returns remarks below the table.
-pub fn remarks(interfaces: &[Interface], ledger: &Ledger, summary: &Summary) -> String {
+pub fn remarks(interfaces: &[Interface], ledger: &Ledger, summary: &CheckSummary) -> String {
     let counts = &summary.counts;
     let lost = match counts.sent {
         Some(_) => "sent and not received",

@@ -2,7 +2,7 @@
 
 use super::StreamOutput;
 use linerate_burst::{Nanos, SinkError};
-use linerate_transport::follow::{Output, StreamInfo, Summary};
+use linerate_transport::follow::{Output, StreamInfo, StreamSummary};
 use linerate_transport::stream_memory::StreamId;
 use std::fmt::Write as _;
 use std::io::{BufWriter, Error, ErrorKind, Write};
@@ -140,7 +140,7 @@ impl<W: Write> Output for Conversation<W> {
         self.write(None);
     }
 
-    fn end(&mut self, _: &Summary) {}
+    fn end(&mut self, _: &StreamSummary) {}
 }
 
 impl<W: Write + Send> StreamOutput for Conversation<W> {

@@ -6,7 +6,7 @@
 use super::disk::{begin, create, is_of_one, reopen, write_at};
 use super::{StreamOutput, index};
 use linerate_burst::{Nanos, SinkError};
-use linerate_transport::follow::{Output, StreamInfo, Summary};
+use linerate_transport::follow::{Output, StreamInfo, StreamSummary};
 use linerate_transport::stream_memory::StreamId;
 use std::collections::HashMap;
 use std::fs::{File, create_dir};
@@ -303,7 +303,7 @@ impl Output for StreamFiles {
         }
     }
 
-    fn end(&mut self, summary: &Summary) {
+    fn end(&mut self, summary: &StreamSummary) {
         let stream = summary.about.stream;
         let has_hole = self.options.gaps == Gaps::Zeros && summary.tally.missing > 0 && summary.tally.bytes > 0;
         let open = self.streams.get(&stream).and_then(|known| known.place);

@@ -1,7 +1,7 @@
 //! A stream as a line of JSON: only numbers and addresses, so that nothing needs escaping.
 
 use linerate_burst::Nanos;
-use linerate_transport::follow::{StreamInfo, Summary, Tally};
+use linerate_transport::follow::{StreamInfo, StreamSummary, Tally};
 use std::fmt::Write;
 
 /// Returns the start of a stream, without the closing brace.
@@ -16,8 +16,8 @@ pub(super) fn begun(about: &StreamInfo) -> String {
 }
 
 /// Returns the summary of a stream, with its file, if there are files, and the file's length if it is incomplete.
-pub(super) fn ended(summary: &Summary, file: Option<Option<&str>>, written: Option<u64>) -> String {
-    let Summary { about, other, ending, times, tally, gaps, missing_at_end } = summary;
+pub(super) fn ended(summary: &StreamSummary, file: Option<Option<&str>>, written: Option<u64>) -> String {
+    let StreamSummary { about, other, ending, times, tally, gaps, missing_at_end } = summary;
     let mut line = begun(about);
     let mut add = |name: &str, value: &dyn std::fmt::Display| {
         let _ = write!(line, r#","{name}":{value}"#);

@@ -15,7 +15,7 @@
 
 use super::{StreamOutput, index};
 use linerate_burst::{Nanos, SinkError};
-use linerate_transport::follow::{Output, StreamInfo, Summary};
+use linerate_transport::follow::{Output, StreamInfo, StreamSummary};
 use linerate_transport::stream_memory::StreamId;
 use std::io::{BufWriter, Result, Write};
 use std::ops::Range;
@@ -78,7 +78,7 @@ impl<W: Write> Output for StreamRecords<W> {
         self.put(b'G', stream, gap.start, now, gap.end - gap.start, &[]);
     }
 
-    fn end(&mut self, summary: &Summary) {
+    fn end(&mut self, summary: &StreamSummary) {
         let document = index::ended(summary, None, None);
         let length = summary.tally.bytes + summary.tally.missing;
         let last = summary.times.map_or(Nanos::ZERO, |(_, last)| last);

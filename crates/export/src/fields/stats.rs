@@ -3,7 +3,7 @@
 use super::Getter::{F64, List, U8, U16, U64};
 use super::Part::{Stats, StatsSide};
 use super::{Field, always, maybe};
-use linerate_meter::{Flow, PacketStats, StatsSide as Side, Summary};
+use linerate_meter::{Flow, PacketStats, StatsSide as Side, SummaryStatistics};
 
 /// Private enterprise number of CESNET.
 const CESNET: u32 = 8057;
@@ -166,11 +166,11 @@ fn of(flow: &Flow, side: usize) -> Option<&Side> {
 }
 
 /// `None` without packets.
-fn lengths(flow: &Flow, side: usize) -> Option<&Summary> {
-    Some(&of(flow, side)?.lengths).filter(|lengths| **lengths != Summary::default())
+fn lengths(flow: &Flow, side: usize) -> Option<&SummaryStatistics> {
+    Some(&of(flow, side)?.lengths).filter(|lengths| **lengths != SummaryStatistics::default())
 }
 
 /// `None` with fewer than two packets, or if all have the same time.
-fn gaps(flow: &Flow, side: usize) -> Option<&Summary> {
-    Some(&of(flow, side)?.gaps).filter(|gaps| **gaps != Summary::default())
+fn gaps(flow: &Flow, side: usize) -> Option<&SummaryStatistics> {
+    Some(&of(flow, side)?.gaps).filter(|gaps| **gaps != SummaryStatistics::default())
 }

@@ -35,7 +35,7 @@ pub struct StreamRow {
 
 /// Results of all streams together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Summary {
+pub struct CheckSummary {
     /// Streams with frames sent or received.
     pub streams: u64,
     /// Streams with a loss.
@@ -210,16 +210,16 @@ impl<'a> Report<'a> {
     }
 
     /// Returns the results of all streams together.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> CheckSummary {
         let totals = self.check.totals();
-        let mut summary = Summary {
+        let mut summary = CheckSummary {
             lost_by: if self.sent.is_some() { "sent" } else { "sequence" },
             damaged: totals.damaged,
             foreign: totals.foreign(),
             cut: totals.cut,
             over_limit: totals.over_limit,
             gap: self.check.gaps.as_ref().map(GapError::new),
-            ..Summary::default()
+            ..CheckSummary::default()
         };
         let (mut latencies, mut extremes, mut variation) = (Sums::new(), (i64::MAX, i64::MIN), Variation::default());
         for row in self.rows() {

@@ -1,7 +1,7 @@
 //! Lengths and gaps of one direction, in one cache line.
 
 use super::records::has_content;
-use super::{StatsSide, Summary, options};
+use super::{StatsSide, SummaryStatistics, options};
 use crate::facts::Facts;
 use crate::flow::Side;
 
@@ -165,7 +165,7 @@ impl Line {
         gaps[0] = lengths.iter().sum::<u64>().saturating_sub(1 + gaps.iter().sum::<u64>());
         let squares = carried.length_squares + u128::from(self.length_squares.get());
         StatsSide {
-            lengths: Summary { min: self.shortest.into(), max: self.longest.into(), ..spread(side, squares) },
+            lengths: SummaryStatistics { min: self.shortest.into(), max: self.longest.into(), ..spread(side, squares) },
             gaps: self.gaps(side),
             length_histogram: lengths,
             gap_histogram: gaps,
@@ -173,23 +173,27 @@ impl Line {
         }
     }
 
-    fn gaps(&self, side: &Side) -> Summary {
+    fn gaps(&self, side: &Side) -> SummaryStatistics {
         if side.packets < 2 {
-            return Summary::default();
+            return SummaryStatistics::default();
         }
         let count = (side.packets - 1) as f64;
         let mean = side.last.0.saturating_sub(side.first.0) as f64 / count;
         let variance = (self.gap_squares / count - mean * mean).max(0.0);
-        Summary { min: self.gap_least.get(), max: self.gap_most.get(), mean, deviation: variance.sqrt() }
+        SummaryStatistics { min: self.gap_least.get(), max: self.gap_most.get(), mean, deviation: variance.sqrt() }
     }
 }
 
 /// Returns mean and deviation of lengths.
-fn spread(side: &Side, squares: u128) -> Summary {
+fn spread(side: &Side, squares: u128) -> SummaryStatistics {
     let (count, sum) = (u128::from(side.packets), u128::from(side.packet_bytes));
     let difference = squares.saturating_mul(count).saturating_sub(sum.saturating_mul(sum));
     let mean = side.packet_bytes as f64 / side.packets as f64;
-    Summary { mean, deviation: (difference as f64).sqrt() / side.packets as f64, ..Summary::default() }
+    SummaryStatistics {
+        mean,
+        deviation: (difference as f64).sqrt() / side.packets as f64,
+        ..SummaryStatistics::default()
+    }
 }
 
 /// Returns the bin of a value: powers of 2 from 16 on.

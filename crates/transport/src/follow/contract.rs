@@ -115,7 +115,7 @@ pub struct StreamInfo {
 
 /// Result of a stream.
 #[derive(Clone, Debug)]
-pub struct Summary {
+pub struct StreamSummary {
     /// Identity.
     pub about: StreamInfo,
     /// The other direction, if any of it was seen.
@@ -144,7 +144,7 @@ pub trait Output {
     fn gap(&mut self, stream: StreamId, gap: Range<u64>, now: Nanos);
 
     /// Ends a stream.
-    fn end(&mut self, summary: &Summary);
+    fn end(&mut self, summary: &StreamSummary);
 }
 
 /// Result for a frame.

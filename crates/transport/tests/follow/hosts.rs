@@ -2,7 +2,7 @@
 
 use linerate_burst::{Desc, Nanos};
 use linerate_headers::{Link, Pseudo, ipv4, registry, tcp};
-use linerate_transport::follow::{Config, Follow, FollowOutcome, Output, StreamInfo, Summary};
+use linerate_transport::follow::{Config, Follow, FollowOutcome, Output, StreamInfo, StreamSummary};
 use linerate_transport::stream_memory::StreamId;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -72,7 +72,7 @@ pub(super) struct Stream {
     pub gaps: Vec<Range<u64>>,
     /// Bytes output so far.
     pub edge: u64,
-    pub summary: Option<Summary>,
+    pub summary: Option<StreamSummary>,
 }
 
 impl Stream {
@@ -85,7 +85,7 @@ impl Stream {
         all
     }
 
-    pub(super) fn summary(&self) -> &Summary {
+    pub(super) fn summary(&self) -> &StreamSummary {
         self.summary.as_ref().expect("it is over")
     }
 }
@@ -126,7 +126,7 @@ impl Output for StreamCollector {
         stream.gaps.push(gap);
     }
 
-    fn end(&mut self, summary: &Summary) {
+    fn end(&mut self, summary: &StreamSummary) {
         let stream = self.stream(summary.about.stream);
         let bytes: u64 = stream.bytes.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         assert_eq!((summary.tally.bytes, summary.tally.gaps), (bytes, stream.gaps.len() as u64));

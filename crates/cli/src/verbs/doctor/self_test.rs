@@ -10,7 +10,7 @@ use crate::view::terminal::{show, show_as_is, shown};
 use linerate_backends::{REGISTRY, open_rx, open_tx};
 use linerate_engine::streams::{StreamRun, Streams};
 use linerate_engine::{CheckConsumer, CheckThread, Progress, Receive, Selection, StreamWatch};
-use linerate_generate::check::{Check, Options, Summary};
+use linerate_generate::check::{Check, CheckSummary, Options};
 use linerate_generate::file::{self, Setup};
 use linerate_generate::trailer::Key;
 use linerate_lab::{Plan, TemporaryLab};
@@ -131,7 +131,7 @@ pub(super) struct SelfTestResult {
 }
 
 impl SelfTestResult {
-    fn new(path: &TestPath, sent: u64, summary: &Summary, failures: Vec<String>) -> Self {
+    fn new(path: &TestPath, sent: u64, summary: &CheckSummary, failures: Vec<String>) -> Self {
         let (counts, delay) = (&summary.counts, &summary.delay);
         let wrong = counts.lost + counts.corrupted + counts.duplicated + counts.reordered + summary.damaged;
         SelfTestResult {

@@ -5,7 +5,7 @@ use crate::view::streams;
 use crate::view::table::table;
 use crate::view::terminal::shown;
 use linerate_engine::streams::Control;
-use linerate_generate::check::{FrameCounts, StreamRow, Summary};
+use linerate_generate::check::{CheckSummary, FrameCounts, StreamRow};
 use linerate_generate::stream::{Mark, Stream, StreamSet};
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ impl Names {
     }
 
     /// Returns the result of the check as text.
-    pub(super) fn checked(&self, summary: &Summary, rows: Vec<StreamRow>) -> String {
+    pub(super) fn checked(&self, summary: &CheckSummary, rows: Vec<StreamRow>) -> String {
         let FrameCounts { sent, received, lost, duplicated, .. } = summary.counts;
         let sent = sent.unwrap_or_default();
         // Each packet counts once, however often it was received.

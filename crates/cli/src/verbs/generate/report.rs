@@ -12,7 +12,7 @@ use linerate_engine::ResponderReport;
 use linerate_engine::check::CheckReport;
 use linerate_engine::replay::{CATCH_UP, LATE, Timing};
 use linerate_engine::streams::StreamsReport;
-use linerate_generate::check::{FrameCounts, StreamRow, Summary};
+use linerate_generate::check::{CheckSummary, FrameCounts, StreamRow};
 use linerate_generate::stream::StreamSet;
 use linerate_generate::{Delays, Rate};
 use linerate_port::{Sent, Spec};
@@ -238,7 +238,7 @@ pub(super) fn micros(span: Duration) -> f64 {
 
 /// Result of the check.
 pub(super) struct CheckResult {
-    summary: Summary,
+    summary: CheckSummary,
     rows: Vec<StreamRow>,
     ledger: Ledger,
     interfaces: Vec<Interface>,
@@ -326,7 +326,7 @@ struct StreamJson<'a> {
 #[derive(Serialize)]
 struct CheckJson<'a> {
     #[serde(flatten)]
-    summary: &'a Summary,
+    summary: &'a CheckSummary,
     clock: ClockJson,
     failure: Option<&'a str>,
     #[serde(rename = "ledger")]

@@ -6,7 +6,7 @@ use crate::view::rates::{counted, grouped, stated};
 use crate::view::table::table;
 use linerate_burst::{Count, Kind, Stage};
 use linerate_engine::{FollowReport, RunReport};
-use linerate_transport::follow::{Config, Summary, Tally};
+use linerate_transport::follow::{Config, StreamSummary, Tally};
 use serde::Serialize;
 
 /// `linerate/streams/1`.
@@ -91,7 +91,7 @@ impl<'a> SummaryJson<'a> {
     }
 }
 
-fn stream(summary: &Summary) -> StreamJson {
+fn stream(summary: &StreamSummary) -> StreamJson {
     let about = &summary.about;
     StreamJson {
         stream: about.stream.0,
@@ -149,7 +149,7 @@ pub(super) fn summary(followed: &FollowReport, target: Option<&str>) -> String {
     text
 }
 
-fn longest(streams: &[Summary]) -> String {
+fn longest(streams: &[StreamSummary]) -> String {
     if streams.is_empty() {
         return String::new();
     }
