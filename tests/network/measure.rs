@@ -220,6 +220,20 @@ fn search_ends_by_time_and_invalid_options_are_rejected() {
     run(&["measure", "--to", "pcap:x.pcap", "--check", "eth0"]).with_status(2).says("measure needs two interfaces");
 }
 
+#[test]
+fn dry_run_prints_the_estimate_and_sends_nothing() {
+    let ends = ["measure", "--to", "packet:nosuch0", "--check", "packet:nosuch1", "--dry-run"];
+    let line = |more: &[&str]| run(&[&ends[..], more].concat()).good().output;
+    let full = line(&["--method", "rfc2544", "--size", "rfc2544"]);
+    assert!(full.starts_with("estimated duration ") && full.contains(" for 7 sizes: throughput "), "{full}");
+    let [latency, recovery] = ["latency 4:5", "recovery 0:"].map(|test| full.contains(test));
+    assert!(latency && recovery && full.lines().count() == 1, "{full}");
+    assert_eq!(line(&["--method", "soak", "--rate", "1kpps", "--size", "64"]), "runs until Ctrl-C at one load\n");
+    let soak = line(&["--method", "soak", "--rate", "1kpps", "--size", "64", "-T", "60"]);
+    assert_eq!(soak, "estimated duration 0:01:00 for 1 size: soak 0:01:00\n");
+    run(&[&ends[..], &["--json"]].concat()).with_status(2).says("--dry-run sends nothing");
+}
+
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> =

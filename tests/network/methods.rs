@@ -265,7 +265,9 @@ fn unknown_values_are_null_in_a_report() {
     assert_adds_up(&json, 1);
     assert_eq!(json["sizes"][0]["reset"]["runs"][0]["command"], "exit status: 0", "{json}");
     let soak = ["--method", "soak", "--rate", "1kpps", "-T", "0.1"];
-    run(&[&ends[..5], &["--size", "128"], &soak[..]].concat()).good().says("runs for 0:00:01 at one load");
+    run(&[&ends[..5], &["--size", "128"], &soak[..]].concat())
+        .good()
+        .says("estimated duration 0:00:01 for 1 size: soak 0:00:01");
 }
 
 #[test]

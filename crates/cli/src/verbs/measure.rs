@@ -31,7 +31,7 @@ use crate::exit::{Exit, usage};
 use crate::signals::stop_on_signals;
 use crate::verbs::generate::preflight;
 use crate::verbs::inputs::are_live;
-use crate::view::rates::grouped;
+use crate::view::rates::{counted, grouped};
 use crate::view::terminal::{fail, print_stderr, show, show_report, shown};
 use anyhow::Context;
 use linerate_generate::Rate;
@@ -87,6 +87,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let sets = sizes.iter().map(|size| sets(args, *size)).collect::<anyhow::Result<Vec<_>>>()?;
     let longest = sets.iter().flatten().flat_map(|set| &set.streams).flat_map(|stream| &stream.variants);
     preflight::check_length(found.as_ref(), longest.map(|variant| variant.frame.len()).max().unwrap_or_default())?;
+    if args.dry_run {
+        show(estimate_line(&plan.estimate_all(args, services.as_deref(), sizes.len())?, sizes.len()));
+        return Ok(Exit::Done);
+    }
     let identity = args.end.user.identity(are_live([to, check]))?;
     let files = Files::create(&args.end.write, &identity)?;
     let resets = args.method.reset_with.as_deref().map(Helper::start).transpose();
@@ -101,9 +105,19 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut measurement = Measurement { args, plan, bench: &bench, until, report, files, number: 0, repeated: 0 };
     let line = args.line.or(preflight::line_of(found.as_ref()));
     let _metrics = args.end.serve_metrics(&identity)?;
-    measurement.print_estimate(sizes.len())?;
     measurement.run(services.as_deref(), &sizes, &sets, line)?;
     measurement.conclude()
+}
+
+/// Returns the estimated duration of all tests as a line.
+fn estimate_line(tests: &[(&str, f64)], sizes: usize) -> String {
+    let all: f64 = tests.iter().map(|(_, seconds)| seconds).sum();
+    if all.is_infinite() {
+        return "runs until Ctrl-C at one load\n".to_owned();
+    }
+    let of = if sizes == 0 { String::new() } else { format!(" for {}", counted(sizes as u64, "size")) };
+    let each: Vec<String> = tests.iter().map(|(test, seconds)| format!("{test} {}", clock(*seconds))).collect();
+    format!("estimated duration {}{of}: {}\n", clock(all), each.join(", "))
 }
 
 /// Returns the streams of each direction.
@@ -127,6 +141,11 @@ impl Measurement<'_> {
         sets: &[Vec<StreamSet>],
         line: Option<f64>,
     ) -> anyhow::Result<()> {
+        let estimates = self.plan.estimate_all(self.args, services, sizes.len())?;
+        self.report.estimated_s = estimates.iter().map(|(_, seconds)| seconds).filter(|all| all.is_finite()).sum();
+        if !self.is_silent() {
+            print_stderr(format_args!("{}", estimate_line(&estimates, sizes.len())));
+        }
         let started = Instant::now();
         if let Some(services) = services {
             let result = self.services(services);
@@ -261,30 +280,6 @@ impl Measurement<'_> {
 
     fn is_silent(&self) -> bool {
         self.args.end.is_silent()
-    }
-
-    /// Prints the estimated duration before anything is sent.
-    fn print_estimate(&mut self, sizes: usize) -> anyhow::Result<()> {
-        let of_size = self.plan.estimate(None)?;
-        let all: f64 = of_size.iter().map(|(_, seconds)| seconds * sizes as f64).sum();
-        let is_soak = self.plan.method == Method::Soak;
-        let asked = self.args.duration.filter(|_| is_soak).unwrap_or(0.0);
-        self.report.estimated_s = all + asked;
-        if is_soak && !self.is_silent() {
-            let span = self
-                .args
-                .duration
-                .map_or_else(|| "runs until Ctrl-C".to_owned(), |seconds| format!("runs for {}", clock(seconds)));
-            print_stderr(format_args!("{span} at one load\n"));
-        }
-        if self.is_silent() || of_size.is_empty() {
-            return Ok(());
-        }
-        let each: Vec<String> =
-            of_size.iter().map(|(test, seconds)| format!("{test} {}", clock(seconds * sizes as f64))).collect();
-        let sizes = if sizes == 1 { "1 size".to_owned() } else { format!("{sizes} sizes") };
-        print_stderr(format_args!("estimated duration {} for {sizes}: {}\n", clock(all), each.join(", ")));
-        Ok(())
     }
 
     fn announce(&self, size: u64, limits: Limits, tester: Option<f64>, estimates: &[(&str, f64)]) {

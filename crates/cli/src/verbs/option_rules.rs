@@ -94,6 +94,12 @@ const RULES: &[Rule] = &[
         NoneOf(&["streams"]),
         "the file of streams sets it",
     ),
+    rule(
+        "measure",
+        &["device", "take", "learn", "threads", "answer", "write", "json", "quiet"],
+        NoneOf(&["dry_run"]),
+        "--dry-run sends nothing",
+    ),
     rule("measure", &["loss"], OneOf(&["goal", "method"]), "the default goals have their own; use --goal own"),
     rule("measure", &["exceed"], OneOf(&["goal"]), "the default goals have their own; use --goal own"),
     rule("measure", &["answer_rate"], OneOf(&["answer", "answer_for"]), "no requests are answered"),

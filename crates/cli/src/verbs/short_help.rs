@@ -54,7 +54,13 @@ const USUAL: &[(&str, &[&str])] = &[
         ],
     ),
     ("replay", &["read", "to", "to_server", "rate", "speed", "loops", "packets", "duration", "rewrite", "json"]),
-    ("measure", &["to", "check", "both", "packet", "size", "method", "goal", "rate", "max", "write", "answer", "json"]),
+    (
+        "measure",
+        &[
+            "to", "check", "both", "packet", "size", "method", "goal", "rate", "max", "dry_run", "write", "answer",
+            "json",
+        ],
+    ),
     ("serve", &["ports", "listen", "streams", "token", "files", "tls_cert", "tls_key", "user"]),
     ("send", &["udp", "size", "duration", "read", "chunk", "connections", "rate", "json"]),
     ("receive", &["tcp", "udp", "write", "check", "frames", "frame_size", "share", "streams", "duration", "json"]),

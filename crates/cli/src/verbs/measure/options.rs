@@ -94,6 +94,9 @@ pub struct Args {
     /// Stop after S seconds with the results so far; a running trial is finished first
     #[arg(help_heading = "Run and report", short = 'T', long = "duration", value_name = "S")]
     pub duration: Option<f64>,
+    /// Send nothing: print the estimated duration of each test
+    #[arg(help_heading = "Run and report", long)]
+    pub dry_run: bool,
     /// With --check xdp:PORT: divert packets from this host even if it uses the interface
     #[arg(help_heading = "Run and report", long)]
     pub take: bool,

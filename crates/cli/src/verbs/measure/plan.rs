@@ -1,6 +1,7 @@
 //! Plan of a measurement: repetitions and durations, and deviations from the specifications.
 
 use super::options::{Args, Method, Test};
+use super::services::{self, TestedService};
 use crate::exit::usage;
 use linerate_engine::check::DUPLICATES;
 use linerate_measure::{Goal, Limits, estimate};
@@ -166,6 +167,23 @@ impl Plan {
                 self.tests.iter().map(of).collect::<anyhow::Result<_>>()?
             }
         })
+    }
+
+    /// Estimates the duration of each test for all of `sizes` in seconds; infinite for a soak without an end.
+    pub(super) fn estimate_all(
+        &self,
+        args: &Args,
+        services: Option<&[TestedService]>,
+        sizes: usize,
+    ) -> anyhow::Result<Vec<(&'static str, f64)>> {
+        if let Some(services) = services {
+            let (steps, performance) = services::seconds(services, self);
+            return Ok(vec![("configuration", steps), ("performance", performance)]);
+        }
+        if self.method == Method::Soak {
+            return Ok(vec![("soak", args.duration.unwrap_or(f64::INFINITY))]);
+        }
+        Ok(self.estimate(None)?.into_iter().map(|(test, seconds)| (test, seconds * sizes as f64)).collect())
     }
 
     /// Returns the deviations from the specifications, by section.

@@ -94,21 +94,13 @@ struct Wrapper {
 impl Measurer for ServedMeasurements {
     fn estimate(&self, asked: &Value) -> Result<Value, String> {
         let MeasureRequest { args, services } = read(asked, self.resets.is_some())?;
-        let sizes = args.sizes().len() as f64;
-        let plan = Plan::new(&args).map_err(|error| format!("{error:#}"))?;
-        if let Some(services) = services {
-            let (steps, performance) = services::seconds(&services, &plan);
-            let row = |test: &str, seconds: f64| json!({"test": test, "seconds": seconds});
-            let tests = [row("configuration", steps), row("performance", performance)];
-            return Ok(json!({"seconds": steps + performance, "tests": tests}));
-        }
+        let estimate = || Plan::new(&args)?.estimate_all(&args, services.as_deref(), args.sizes().len());
+        let mut tests = estimate().map_err(|error| format!("{error:#}"))?;
         if args.method.method == Method::Soak {
-            let seconds = args.duration.unwrap_or(LONGEST).min(LONGEST);
-            return Ok(json!({"seconds": seconds, "tests": [{"test": "soak", "seconds": seconds}]}));
+            tests.iter_mut().for_each(|(_, seconds)| *seconds = seconds.min(LONGEST));
         }
-        let tests = plan.estimate(None).map_err(|error| format!("{error:#}"))?;
-        let seconds: f64 = tests.iter().map(|(_, seconds)| seconds * sizes).sum();
-        let row = |(test, seconds): &(&str, f64)| json!({"test": test, "seconds": seconds * sizes});
+        let seconds: f64 = tests.iter().map(|(_, seconds)| seconds).sum();
+        let row = |(test, seconds): &(&str, f64)| json!({"test": test, "seconds": seconds});
         Ok(json!({"seconds": seconds, "tests": tests.iter().map(row).collect::<Vec<_>>()}))
     }
 
@@ -227,7 +219,6 @@ fn measure(
         number: 0,
         repeated: 0,
     };
-    measurement.print_estimate(sizes.len())?;
     measurement.run(services.as_deref(), &sizes, &sets, line)?;
     measurement.report.state = measurement.state();
     measurement.files.write(&measurement.report);

@@ -152,13 +152,8 @@ impl TestedService {
 impl Measurement<'_> {
     /// Tests each service on its own, step by step, then all services together.
     pub(super) fn services(&mut self, services: &[TestedService]) -> anyhow::Result<()> {
-        let steps: usize = services.iter().map(|service| service.agreed.steps().len()).sum();
-        let (stepping, performance) = seconds(services, &self.plan);
-        let all = stepping + performance;
-        self.report.estimated_s = all;
         if !self.is_silent() {
-            let text = format!("estimated duration {}: {steps} steps, then all services\n", super::clock(all));
-            crate::view::terminal::print_stderr(text + &super::head());
+            crate::view::terminal::print_stderr(super::head());
         }
         for service in services {
             let sets = self.sets_of(&[service])?;
