@@ -71,7 +71,7 @@ pub fn ignore_sigusr1() {
     let _ = flag::register(SIGUSR1, Arc::default());
 }
 
-/// Remembers stop requests from here on, until [`stop_on_signals`] is called for the run.
+/// Remembers stop requests from here on, until [`stop_on_signals`] or [`stop_or_reopen`] is called for the run.
 pub fn record_requests() -> anyhow::Result<()> {
     let _ = *HAD_TERMINAL;
     for signal in requests().chain(hangup()) {
@@ -112,7 +112,7 @@ pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(text)
 }
 
-/// Returns what these signals and SIGHUP request. Starts a thread, so a session is needed.
+/// Returns a stop that SIGINT, SIGTERM and SIGHUP request. Starts a thread, so a session is needed.
 pub fn stop_on_signals(_: &Session) -> anyhow::Result<Stop> {
     let stop = Stop::new();
     stop_on(requests().chain(hangup()).collect(), &stop)?;
@@ -122,33 +122,39 @@ pub fn stop_on_signals(_: &Session) -> anyhow::Result<Stop> {
     Ok(stop)
 }
 
-/// Like [`stop_on_signals`], but SIGHUP is for [`reopen_on_hangup`].
-pub fn stop_except_on_hangup(_: &Session) -> anyhow::Result<Stop> {
+/// Does the same, but if the run has files SIGHUP is to reopen them.
+pub fn stop_or_reopen(session: &Session, has_files: bool) -> anyhow::Result<(Stop, Option<Hangup>)> {
+    if !has_files {
+        return Ok((stop_on_signals(session)?, None));
+    }
     let stop = Stop::new();
     stop_on(requests().collect(), &stop)?;
-    Ok(stop)
+    Ok((stop.clone(), Some(Hangup(stop))))
 }
 
-/// Calls `reopen` for files on SIGHUP, in a separate thread, until the result is dropped; a SIGHUP because the terminal is
-/// gone requests `stop`, that of [`stop_except_on_hangup`].
-pub fn reopen_on_hangup(stop: &Stop, mut reopen: impl FnMut() + Send + 'static) -> anyhow::Result<ProgressHandler> {
-    let stop = stop.clone();
-    // It arrived before any file was open.
-    if HUNG_UP.load(Ordering::SeqCst) && has_lost_terminal() {
-        stop.request();
-    }
-    answer(hangup().next(), "linerate-hangup", move || {
-        if has_lost_terminal() {
-            return stop.request();
-        }
-        reopen();
-        if *HAD_TERMINAL {
-            std::thread::sleep(TERMINAL_GOES);
+/// SIGHUP of a run whose files can be reopened.
+#[must_use = "SIGHUP has no effect before it reopens files"]
+pub struct Hangup(Stop);
+
+impl Hangup {
+    /// Calls `reopen` on SIGHUP, in a separate thread, until the result is dropped. A SIGHUP because the terminal is gone
+    /// stops the run.
+    pub fn reopen(self, mut reopen: impl FnMut() + Send + 'static) -> anyhow::Result<ProgressHandler> {
+        let Hangup(stop) = self;
+        // It may have arrived while the run was set up.
+        answer(hangup().next(), "linerate-hangup", HUNG_UP.load(Ordering::SeqCst), move || {
             if has_lost_terminal() {
-                stop.request();
+                return stop.request();
             }
-        }
-    })
+            reopen();
+            if *HAD_TERMINAL {
+                std::thread::sleep(TERMINAL_GOES);
+                if has_lost_terminal() {
+                    stop.request();
+                }
+            }
+        })
+    }
 }
 
 fn stop_on(signals: Vec<i32>, stop: &Stop) -> anyhow::Result<()> {
@@ -178,18 +184,22 @@ pub struct ProgressHandler {
 /// Calls `print` for each SIGUSR1 in a separate thread, which never delays the run. Call this as late as
 /// [`stop_on_signals`].
 pub fn answer_requests(print: impl FnMut() + Send + 'static) -> anyhow::Result<ProgressHandler> {
-    answer(Some(SIGUSR1), "linerate-so-far", print)
+    answer(Some(SIGUSR1), "linerate-so-far", false, print)
 }
 
 fn answer(
     signal: Option<i32>,
     thread: &str,
+    is_pending: bool,
     mut act: impl FnMut() + Send + 'static,
 ) -> anyhow::Result<ProgressHandler> {
     let Some(signal) = signal else { return Ok(ProgressHandler { handler: None, thread: None }) };
     let (mut reader, writer) = std::io::pipe().context("cannot handle signals")?;
     let handler = pipe::register(signal, writer).context("cannot handle signals")?;
     let answer = move || {
+        if is_pending {
+            act();
+        }
         let mut together = [0; TOGETHER];
         while reader.read(&mut together).is_ok_and(|signals| signals > 0) {
             act();

@@ -28,7 +28,7 @@ use super::inputs::{
 use super::ports;
 use super::report_options::ShowArgs;
 use crate::exit::{Exit, usage};
-use crate::signals::{reopen_on_hangup, stop_except_on_hangup, stop_on_signals};
+use crate::signals::stop_or_reopen;
 use crate::view::ledger::is_void;
 use crate::view::live::{Live, answer, reopened};
 use crate::view::terminal::{fail, print_stderr, result, result_document, shown};
@@ -212,7 +212,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     let has_files = !folders.is_empty();
     folders.extend(args.share.folder()?);
     let session = assumed.confine(&folders);
-    let stop = if has_files { stop_except_on_hangup(&session) } else { stop_on_signals(&session) }?;
+    let (stop, hangup) = stop_or_reopen(&session, has_files)?;
     notes.extend_from_slice(session.notes());
 
     if !args.is_silent() {
@@ -232,7 +232,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
         frames.request();
         records();
     };
-    let reopening = has_files.then(|| reopen_on_hangup(&stop, both)).transpose()?;
+    let reopening = hangup.map(|hangup| hangup.reopen(both)).transpose()?;
     let answers = answer(&progress, inputs.done(), analysis.so_far(inputs))?;
     let mut captures = args.captures(&asked, sinks, share, analysis.is_empty());
     if let Some(first) = captures.pop_front() {

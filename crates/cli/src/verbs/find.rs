@@ -12,7 +12,7 @@ use super::tcpdump_compat::TcpdumpArgs;
 use super::units::count;
 use crate::exit::{Exit, usage};
 use crate::privileges::{READING, folders_of};
-use crate::signals::{opening, stop_on_signals};
+use crate::signals::{opening, stop_on_signals, waiting};
 use crate::view::terminal::{fail, print_stderr, result, result_document, show, shown};
 use anyhow::Context;
 use linerate_burst::block::{BLOCK_BYTES, BLOCK_FRAMES};
@@ -120,7 +120,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     let assumed = identity.assume_keeping(READING)?;
     if args.make_index {
         let session = assumed.confine_reading(&places, &places);
-        return index::make_all(&asked.found, &identity, session.notes(), args.quiet, args.json);
+        // A signal ends it: an index has its name only once it is complete.
+        return waiting(|| index::make_all(&asked.found, &identity, session.notes(), args.quiet, args.json));
     }
     let began = Instant::now();
     let (mut writer, folder) = assumed.open(|| args.open_writer(&asked))?;

@@ -36,7 +36,7 @@ use self::query_options::QueryArgs;
 use super::inputs::{InputArgs, InputRequirements, ReceiveArgs, listed};
 use super::report_options::ShowArgs;
 use crate::exit::{Exit, usage};
-use crate::signals::{reopen_on_hangup, stop_except_on_hangup, stop_on_signals};
+use crate::signals::stop_or_reopen;
 use crate::view::ledger::{self, is_void};
 use crate::view::live::{Live, answer, reopened};
 use crate::view::terminal::{is_watched, print_stderr, result, result_line, shown};
@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut drawing = assumed.open(|| args.ask.drawing())?;
     let folders = made_in(&exporters)?;
     let session = assumed.confine(&folders);
-    let stop = if folders.is_empty() { stop_on_signals(&session) } else { stop_except_on_hangup(&session) }?;
+    let (stop, hangup) = stop_or_reopen(&session, !folders.is_empty())?;
     notes.extend_from_slice(session.notes());
 
     for exporter in exporters.iter().filter(|_| !args.show.quiet) {
@@ -140,8 +140,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut metering =
         MeterConsumer::new(meters, inputs.selection(), records).progress(Arc::clone(&progress)).observed(observed);
     let (written, report) = (metering.records(), reopened(args.show.quiet));
-    let reopen = || reopen_on_hangup(&stop, move || locked(&written).reopen(report));
-    let reopening = (!folders.is_empty()).then(reopen).transpose()?;
+    let reopen = move || locked(&written).reopen(report);
+    let reopening = hangup.map(|hangup| hangup.reopen(reopen)).transpose()?;
     let finished = metering.records();
     let answers = answer(&progress, "metered", move || so_far(&finished))?;
     let mut run = args.receive.run(&inputs, ports, stop).run(&mut [&mut metering]);

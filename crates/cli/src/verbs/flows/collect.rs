@@ -9,7 +9,7 @@ use super::query_output;
 use super::text::{lost, top_flows, undelivered, written};
 use super::{locked, made_in};
 use crate::exit::{Exit, usage};
-use crate::signals::{ProgressHandler, answer_requests, reopen_on_hangup, stop_except_on_hangup, stop_on_signals};
+use crate::signals::{ProgressHandler, answer_requests, stop_or_reopen};
 use crate::view::ledger::LedgerJson;
 use crate::view::live::{Live, reopened};
 use crate::view::rates::{counted, grouped};
@@ -109,7 +109,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut drawing = assumed.open(|| args.ask.drawing())?;
     let folders = made_in(&exporters)?;
     let session = assumed.confine(&folders);
-    let stop = if folders.is_empty() { stop_on_signals(&session) } else { stop_except_on_hangup(&session) }?;
+    let (stop, hangup) = stop_or_reopen(&session, !folders.is_empty())?;
     let is_mixed = args.write.is_on_output();
     let names: Vec<String> = match &listener {
         Some(listener) => vec![format!("{scheme}://{}", listener.address()?)],
@@ -124,8 +124,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let records =
         Arc::new(Mutex::new(Tee::showing(exporters, stop.clone(), &about).map_err(|error| identity.explain(error))?));
     let (written, report) = (Arc::clone(&records), reopened(args.show.quiet));
-    let reopen = || reopen_on_hangup(&stop, move || locked(&written).reopen(report));
-    let reopening = (!folders.is_empty()).then(reopen).transpose()?;
+    let reopen = move || locked(&written).reopen(report);
+    let reopening = hangup.map(|hangup| hangup.reopen(reopen)).transpose()?;
     let begun = Instant::now();
     let seen = Arc::new(Mutex::new(CollectorCounters::default()));
     let progress = CollectProgress::start(args, is_silent, &names.join(", "), &seen)?;
