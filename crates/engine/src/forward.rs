@@ -97,7 +97,7 @@ impl Forward {
         while done < burst.len() {
             let rest = burst.slice(done..burst.len());
             if give_up {
-                self.to.counts.unsent += rest.len() as u64;
+                self.to.drop_rest(rest.len());
                 return burst.len();
             }
             let whole = rest.descs().iter().take_while(|desc| !desc.is_truncated()).count();
@@ -121,7 +121,7 @@ impl Forward {
             self.to.submit(pending, done);
         }
         if give_up || self.to.has_failed() {
-            self.to.counts.unsent += pending.len() as u64;
+            self.to.drop_rest(pending.len());
             done.extend(pending.drain(..));
         }
     }
@@ -159,7 +159,7 @@ impl Consumer for Forward {
         for lane in 0..round.bursts.len() {
             let burst = round.bursts[lane];
             let done = self.send(burst, give_up);
-            self.to.counts.received += done as u64;
+            self.to.receive(done);
             round.leave(lane, burst.len() - done);
         }
         if self.to.flush(round.now) || round.has_left() {
@@ -172,7 +172,7 @@ impl Consumer for Forward {
     fn hold(&mut self, holds: &mut HeldFrames<'_>) {
         let give_up = self.drops_rest(holds.draining());
         let Some(in_place) = &mut self.in_place else { return };
-        in_place.decide(holds, (&mut self.to.counts.received, &mut self.truncated), give_up);
+        in_place.decide(holds, &mut self.to, &mut self.truncated, give_up);
         self.submit(give_up);
         let is_in_hand = self.to.flush(holds.now());
         let Some(in_place) = &mut self.in_place else { return };
@@ -207,8 +207,8 @@ impl Consumer for Forward {
         if end.died.is_some() {
             // After a panic: frames in progress, and those not processed.
             let verdicts = self.in_place.as_mut().and_then(|in_place| in_place.verdicts.as_mut());
-            self.to.counts.received = verdicts.map_or(end.given, |verdicts| verdicts.give_up(end.given));
-            self.to.give_up(self.truncated);
+            let received = verdicts.map_or(end.given, |verdicts| verdicts.give_up(end.given));
+            self.to.settle(received, self.truncated);
         }
         let failure = self.to.finish(end.ledger, end.events);
         self.counters(end.ledger);
@@ -220,14 +220,14 @@ impl Consumer for Forward {
 
 impl TransitFrames {
     /// Decides about the frames of this round, and those that waited for a verdict.
-    fn decide(&mut self, holds: &mut HeldFrames<'_>, (received, truncated): (&mut u64, &mut u64), give_up: bool) {
+    fn decide(&mut self, holds: &mut HeldFrames<'_>, to: &mut Egress, truncated: &mut u64, give_up: bool) {
         let TransitFrames { verdicts, arrived, pending, done } = self;
         arrived.extend(holds.take());
         let mut sort = |held: HeldFrame, outcome| {
             if outcome == Outcome::Dropped {
                 return done.push(held);
             }
-            *received += 1;
+            to.receive(1);
             *truncated += u64::from(held.desc.is_truncated());
             if held.desc.is_truncated() { done.push(held) } else { pending.push_back(held) }
         };

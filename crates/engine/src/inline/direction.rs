@@ -49,7 +49,7 @@ impl Exits for [InlineDirection; 2] {
 
     fn refuse(&mut self, way: u16, back: bool) {
         let direction = &mut self[usize::from(way ^ u16::from(back))];
-        direction.to.counts.received += 1;
+        direction.to.receive(1);
         (direction.injected, direction.beyond) = (direction.injected + 1, direction.beyond + 1);
     }
 
@@ -77,7 +77,7 @@ impl InlineDirection {
     /// Queues a frame in place.
     #[inline]
     fn push(&mut self, place: FramePosition) {
-        self.to.counts.received += 1;
+        self.to.receive(1);
         match self.runs.back_mut() {
             Some(Run::Block { block, frames }) if *block == place.block && frames.end == place.frame => frames.end += 1,
             _ => self.runs.push_back(Run::Block { block: place.block, frames: place.frame..place.frame + 1 }),
@@ -86,7 +86,7 @@ impl InlineDirection {
 
     /// Queues a frame with other bytes.
     fn replace(&mut self, bytes: Vec<u8>) {
-        self.to.counts.received += 1;
+        self.to.receive(1);
         self.runs.push_back(Run::Own(bytes, self.engine));
     }
 
@@ -111,7 +111,7 @@ impl InlineDirection {
             };
             let taken = match run {
                 _ if give_up => {
-                    self.to.counts.unsent += offered as u64;
+                    self.to.drop_rest(offered);
                     offered
                 }
                 Run::Block { block, frames } => {
@@ -168,7 +168,7 @@ impl InlineDirection {
 
     /// Ends the output: remaining frames are not sent.
     pub(crate) fn finish(&mut self, ledger: &mut Ledger, events: &mut Vec<String>) -> Option<PortError> {
-        self.to.give_up(self.beyond);
+        self.to.settle(self.to.received(), self.beyond);
         let failure = self.to.finish(ledger, events);
         self.counters(ledger);
         failure

@@ -38,7 +38,7 @@ impl SwitchOutput {
     /// Queues frame `index` of the burst unchanged.
     #[inline]
     pub(super) fn extend(&mut self, index: usize, burst: Burst<'_>, waits: bool) {
-        self.to.counts.received += 1;
+        self.to.receive(1);
         if index != self.run.end || self.run.is_empty() {
             self.end_run(burst, waits);
             self.run = index..index;
@@ -48,7 +48,7 @@ impl SwitchOutput {
 
     /// Queues other bytes in place of frame `index`.
     pub(super) fn copy(&mut self, burst: Burst<'_>, index: usize, bytes: &[u8], waits: bool) {
-        self.to.counts.received += 1;
+        self.to.receive(1);
         self.end_run(burst, waits);
         let length = bytes.len() as u32;
         let desc = Desc { captured: length, wire: length, ..burst.descs()[index] };
@@ -127,7 +127,7 @@ impl SwitchOutput {
         self.drain();
         if give_up || self.has_failed() {
             let left: usize = self.blocks.iter().map(Block::len).sum();
-            self.to.counts.unsent += (left - self.gone) as u64;
+            self.to.drop_rest(left - self.gone);
             self.gone = 0;
             self.blocks.clear();
         }
@@ -144,7 +144,7 @@ impl SwitchOutput {
     }
 
     pub(super) fn counts(&self, received: Sent) -> PortCounts {
-        let (name, down) = (self.to.name().to_owned(), self.to.counts.down);
+        let (name, down) = (self.to.name().to_owned(), self.to.down());
         PortCounts { name, received, sent: self.to.sent(), full: self.full, down }
     }
 
@@ -156,7 +156,7 @@ impl SwitchOutput {
 
     /// Ends the output: remaining frames are not sent. Counters are added by [`SwitchOutput::add_counters`].
     pub(super) fn finish(&mut self, ledger: &mut Ledger, events: &mut Vec<String>) -> Option<PortError> {
-        self.to.give_up(self.full);
+        self.to.settle(self.to.received(), self.full);
         self.to.finish(ledger, events)
     }
 }
