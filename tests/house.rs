@@ -347,21 +347,28 @@ fn links_in_documents_have_targets() {
     }
 }
 
-/// Code spans of ARCHITECTURE.md that are paths, or their last parts.
+/// Code spans that are paths or files of Rust, or the last parts of paths.
 #[test]
-fn paths_in_the_architecture_exist() {
-    let (root, text) = (root(), read(&root().join("ARCHITECTURE.md")));
+fn paths_in_the_pages_for_developers_exist() {
+    let files: Vec<String> = rust_files().into_iter().map(|name| format!("/{name}/")).collect();
+    let mut places = vec![root(), root().join("crates"), root().join("crates/cli/src/verbs")];
+    places.extend(fs::read_dir(root().join("crates")).unwrap().map(|folder| folder.unwrap().path()));
     let is_path = |span: &&str| {
-        span.contains('/') && span.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_./-".contains(&b))
+        let is_plain = span.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_./-".contains(&b));
+        is_plain && !span.starts_with('/') && (span.contains('/') || span.ends_with(".rs"))
     };
-    let spans: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_path).collect();
-    assert!(spans.len() > 20, "paths were not found: {spans:?}");
-    let files: Vec<String> = sources().into_iter().map(|(name, _)| format!("/{name}/")).collect();
-    for span in spans {
-        let ends = ["/", ".rs/"].map(|end| format!("/{}{end}", span.trim_end_matches('/')));
-        let of_crate = [root.join("crates").join(span), root.join(span)].iter().any(|path| path.exists());
-        let exists = of_crate || files.iter().any(|file| ends.iter().any(|end| file.contains(end)));
-        assert!(exists, "ARCHITECTURE.md names {span}, which does not exist");
+    // Made by tests, or by the reader.
+    let made = ["target/mutants", "own.rs"];
+    for page in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let text = read(&root().join(page));
+        let spans: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_path).collect();
+        assert!(spans.len() > 20, "paths were not found: {spans:?}");
+        for span in spans.into_iter().filter(|span| !made.contains(span)) {
+            let ends = ["/", ".rs/"].map(|end| format!("/{}{end}", span.trim_end_matches('/')));
+            let exists = places.iter().any(|place| place.join(span).exists())
+                || files.iter().any(|file| ends.iter().any(|end| file.contains(end)));
+            assert!(exists, "{page} names {span}, which does not exist");
+        }
     }
 }
 
@@ -465,22 +472,26 @@ fn dependencies(name: &str) -> Vec<String> {
 
 /// Path from the root and text of every source file of every crate.
 fn sources() -> Vec<(String, String)> {
+    let names = rust_files().into_iter().filter(|name| name.starts_with("crates/") && name.contains("/src/"));
+    let found: Vec<(String, String)> = names.map(|name| (name.clone(), read(&root().join(name)))).collect();
+    assert!(found.len() > 40, "the sources were not found");
+    found
+}
+
+/// Returns the names of all files of Rust, from the root.
+fn rust_files() -> Vec<String> {
     let mut found = Vec::new();
-    let mut folders = vec![root().join("crates")];
+    let mut folders = vec![root().join("crates"), root().join("tests")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
-                if name.contains("/src/") {
-                    found.push((name, read(&path)));
-                }
+                found.push(path.strip_prefix(root()).unwrap().to_string_lossy().into_owned());
             }
         }
     }
-    assert!(found.len() > 40, "the sources were not found");
     found
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 #[test]
 fn usage_errors_exit_with_2_and_a_message() {
     let no_number = "10: --count takes no number; -c 10 stops after 10 packets";
-    let cases: [(&[&str], &str); 43] = [
+    let cases: [(&[&str], &str); 44] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["capture"], "no port given"),
@@ -23,7 +23,8 @@ fn usage_errors_exit_with_2_and_a_message() {
         (&["count", "-tttt", "-r", "x.pcap"], "-t: linerate capture has it; -T S stops"),
         (&["capture", "-r", "x.pcap", "y.pcap", "-w", "z.pcap"], "y.pcap: no such file"),
         (&["capture", ""], "empty port name"),
-        (&["generate", "eth9"], "eth9: unexpected argument; name the port with --to eth9"),
+        (&["generate", "lo"], "lo: unexpected argument; name the port with --to lo"),
+        (&["replay", "a.pcap", "b.pcap"], "b.pcap: unexpected argument; linerate replay --help shows the usage"),
         (&["flows", "-r", "x.pcap", "--sort", "time"], "flows are sorted by bytes or packets"),
         (&["mergecap", "x.pcap"], "mergecap: no such command (did you mean linerate merge?)"),
         (&["collect", "ipfix://:99999"], "expected ipfix://HOST:PORT"),

@@ -366,7 +366,7 @@ fn options_without_effect_are_rejected() {
             &["flows", "-r", &capture, "--by", "port", "--csv", "-w", "-"],
             "--csv and --write - both use standard output",
         ),
-        (&["query", &folder, "--by", "address", "--sort", "time"], "--every 1h groups them by time"),
+        (&["query", &folder, "--by", "address", "--sort", "time"], "groups have no time; --every 1h adds it"),
         (&["query", &folder, "-w", "a.jsonl", "--workers", "2"], "--workers has no effect with --write"),
         (&["query", &folder, "-q", "-w", "a.jsonl", "--by", "port"], "--by has no effect with --quiet"),
         (&["flows", "-r", &capture, "--since", "-1h"], "--since: not an option here; linerate find FILE --since T"),

@@ -157,7 +157,7 @@ impl FrameBuilder<'_> {
                 let trailed = payload.bytes.len() + self.trailer();
                 let fixed = self.headers + self.stack.padding.len();
                 // Other links have no minimum frame length, so no padding is needed.
-                let is_exact = payload.has_length && self.setup.link != Link::Ethernet;
+                let is_exact = payload.has_length && self.stack.link(self.setup.link) != Link::Ethernet;
                 let least = if is_exact { 0 } else { *least };
                 let length = match self.stack.whole {
                     true => fixed + payload.bytes.len(),

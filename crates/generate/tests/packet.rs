@@ -354,7 +354,15 @@ fn a_payload_has_the_given_length() {
         let frame = made(text, Link::Ethernet, Mark::None);
         assert_eq!((frame.len(), &frame[16..18]), (60, &u16::to_be_bytes(length)[..]), "{text}");
     }
-    assert_eq!(made("ip/udp/payload(\"hello\")", Link::RawIp, Mark::None).len(), 33, "no link that pads");
+    // No link that pads.
+    for (text, link, length) in [
+        ("ip/udp/payload(\"hello\")", Link::RawIp, 33),
+        ("ip/udp", Link::RawIp, 28),
+        ("null/ip/udp", Link::Ethernet, 32),
+        ("ip/udp/raw(0a0b)", Link::RawIp, 30),
+    ] {
+        assert_eq!(made(text, link, Mark::None).len(), length, "{text}");
+    }
     // A trailer is at the end of payload and frame.
     let marked = made("ip/udp/payload(\"a\")", Link::Ethernet, Mark::Trailer);
     assert_eq!((marked.len(), marked[39]), (60, 26));

@@ -38,8 +38,8 @@
 //! own. `examples/` has complete programs: `capture`, `packets`, `flows` and `stream`, with the functions of this page;
 //! `attach`, a consumer that reads the ring of another process in place; and, in the crate `backends`, `own_backend`.
 //!
-//! The feature `parquet` writes and queries Parquet files, with half as many packages again; `cuda` reads into GPU
-//! memory. Neither is a default.
+//! The feature `parquet` writes and queries Parquet files (31 packages more); `cuda` reads into GPU memory. Neither is a
+//! default.
 //!
 //! The other modules are the crates that the program consists of. They change with it; of this page, names change only
 //! with the major version.

@@ -10,7 +10,7 @@ pub struct Config {
     /// Maximum number of concurrent flows, up to [`Config::MOST_FLOWS`]; memory for all of them is allocated at the
     /// start. Default: 1,048,576.
     pub max_flows: usize,
-    /// Level of detail of each record.
+    /// Level of detail of each record. Default: `Counters`.
     pub level: Level,
     /// True if MAC addresses are recorded, in [`Config::MAC_BYTES`] more per flow. Default: false.
     pub macs: bool,
@@ -26,7 +26,7 @@ pub struct Config {
     /// True if the VLAN is part of the flow key. If not, a record has the VLAN of its first packet. Default:
     /// false.
     pub vlans: bool,
-    /// Which packet of a tunnel is metered.
+    /// Which packet of a tunnel is metered. Default: `Both`.
     pub tunnels: Tunnels,
     /// True if checksums are verified, which reads every byte. Default: false.
     pub checksums: bool,

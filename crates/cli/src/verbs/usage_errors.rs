@@ -3,7 +3,9 @@
 use super::tcpdump_compat::{SENDERS, habit, no_command};
 use crate::exit::usage;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use linerate_backends::REGISTRY;
 use std::error::Error;
+use std::path::Path;
 
 /// Returns an error of the command line in the form of all others; `None` for help, which clap reports as errors.
 pub(super) fn instead(error: &clap::Error, verb: Option<&str>) -> Option<anyhow::Error> {
@@ -42,7 +44,9 @@ fn described(error: &clap::Error, verb: Option<&str>) -> Option<String> {
             let meant = text(ContextKind::SuggestedArg).map(|near| format!(" (did you mean {near}?)"));
             if !option.starts_with('-') {
                 let remedy = match verb {
-                    Some(verb) if SENDERS.contains(&verb) => format!("name the port with --to {option}"),
+                    Some(verb) if SENDERS.contains(&verb) && is_port(option) => {
+                        format!("name the port with --to {option}")
+                    }
                     _ => format!("{help} shows the usage"),
                 };
                 return Some(format!("{option}: unexpected argument; {remedy}"));
@@ -105,6 +109,13 @@ fn plainly(reason: &str) -> Option<String> {
         _ => return None,
     };
     Some(expected.to_owned())
+}
+
+/// Returns whether a word is an interface, or a port with its scheme.
+fn is_port(word: &str) -> bool {
+    let has_scheme =
+        word.split_once(':').is_some_and(|(scheme, _)| REGISTRY.backends().iter().any(|one| one.scheme == scheme));
+    has_scheme || Path::new("/sys/class/net").join(word).exists()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub(super) struct Payload {
     pub filler: Filler,
     /// Minimum length in bytes.
     pub least: usize,
-    /// True if its length is given, by bytes or a length. Otherwise it fills up the smallest frame.
+    /// True if its length is given, by bytes, a length or its absence. Otherwise it fills up the smallest frame.
     pub has_length: bool,
 }
 

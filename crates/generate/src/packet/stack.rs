@@ -67,7 +67,7 @@ const MOST_LAYERS: usize = 64;
 impl<'a> Stack<'a> {
     /// Reads the layers of a packet on a link.
     pub(super) fn read(text: &'a str, link: Link, files: Files<'_>) -> Result<Stack<'a>, TextError> {
-        // Without a payload the packet ends with its headers; Ethernet pads the frame after it.
+        // Without a payload the packet ends with its headers, or with the bytes of `raw`; Ethernet pads the frame.
         let empty = Payload { has_length: true, ..Payload::default() };
         let (headers, padding, settings) = (Vec::new(), Vec::new(), Vec::new());
         let mut stack = Stack { text, headers, payload: empty, settings, padding, whole: false };

@@ -176,7 +176,10 @@ impl QueryArgs {
         question.top = self.top()?.unwrap_or(question.top);
         if self.is_of_groups() {
             if self.sort() == Some("time") {
-                return Err(usage("--sort time sorts records; --every 1h groups them by time"));
+                return Err(usage(match &self.every {
+                    Some(_) => "--sort time: time steps are in that order already; remove it",
+                    None => "--sort time: groups have no time; --every 1h adds it, or remove --by",
+                }));
             }
             let error = |error| usage(format!("--sum, --sort: {error}"));
             question.measure(self.sum.as_deref(), self.sort.as_deref()).map_err(error)?;
