@@ -35,7 +35,7 @@ fn of(size: usize, name: &str, format: Format, effort: Effort) -> anyhow::Result
         anyhow::ensure!(found == frames, "{found} of {frames} packets were read");
         Ok(frames)
     };
-    let [read, counted, plain] = [0; 3].map(|_| path.clone());
+    let [read, walked, counted, plain] = [0; 4].map(|_| path.clone());
     let read = move || {
         let mut reader = Reader::new(Box::new(File::open(&read)?), read.to_string_lossy())?;
         Sample::timed(|| {
@@ -48,6 +48,16 @@ fn of(size: usize, name: &str, format: Format, effort: Effort) -> anyhow::Result
                 found += shown as u64;
                 reader.consume(shown);
             }
+        })
+    };
+    let walk = move || {
+        let mut packets = linerate::open(&walked.to_string_lossy())?.packets()?;
+        Sample::timed(|| {
+            let mut found = 0;
+            while packets.next()?.is_some() {
+                found += 1;
+            }
+            whole(found)
         })
     };
     let count = move || {
@@ -68,5 +78,6 @@ fn of(size: usize, name: &str, format: Format, effort: Effort) -> anyhow::Result
     };
     let read = Ours::new(format!("read {name}"), read);
     let read = read.finish(move |row| row.remark = format!("{:.1} GB/s of packets", row.mpps * length as f64 / 1e3));
-    Ok(Case::sized(size).ours(read).ours(Ours::new(format!("count {name}"), count)).limit("plain read", plain))
+    let [walk, count] = [Ours::new(format!("{name}, packets()"), walk), Ours::new(format!("count {name}"), count)];
+    Ok(Case::sized(size).ours(read).ours(walk).ours(count).limit("plain read", plain))
 }
