@@ -123,6 +123,20 @@ fn newest_files_are_kept_and_tcpdump_reads_them() {
     }
 }
 
+/// Without -C too, no file exceeds the limit of all.
+#[test]
+fn size_limit_holds_without_rotation() {
+    let (scratch, sent) = (Scratch::new(), many(3000));
+    let (input, folder) = (scratch.file("in.pcap"), scratch.file("kept/"));
+    records::write(&input, &sent);
+    run(&["capture", "-q", "-r", &input, "-w", &folder, "--format", "pcap", "--keep-size", "400KiB"]).good();
+    let paths = recorded(&folder);
+    let bytes: u64 = paths.iter().map(|path| path.metadata().unwrap().len()).sum();
+    assert!(paths.len() > 4 && (200 << 10..=400 << 10).contains(&bytes), "{bytes} {paths:?}");
+    let got = frames_of(&scratch, &paths);
+    records::assert_same_frames("the newest", &got, &sent[sent.len() - got.len()..]);
+}
+
 /// An index is deleted together with its file.
 #[test]
 fn newest_files_are_kept_with_their_indexes() {
@@ -170,6 +184,8 @@ fn invalid_option_combinations_are_rejected() {
     let out = scratch.file("x.pcap");
     for (options, wanted) in [
         (&["-w", &out, "-W", "3"][..], "--keep-files needs -C, -G or -w DIR/"),
+        (&["-w", &scratch.file("kept/"), "-W", "3"], "--keep-files needs -C, -G or --keep-size"),
+        (&["-w", &scratch.file(".zst"), "-C", "1MiB"], "no file name; name files by time, as in "),
         (&["-w", &out, "--on-full", "continue"], "--on-full needs -C, -G"),
         (&["-w", "-", "-C", "1MiB"], "-C and -G need -w FILE or -w DIR/"),
         (&["-w", "/dev/null", "-C", "1MiB"], "/dev/null: not a regular file"),

@@ -25,6 +25,28 @@ fn preloaded_and_streamed_files_replay_alike() {
     assert_same_frames("ahead", &records::read(&output), &all);
 }
 
+/// Held in memory, read ahead, and held with addresses that change in each pass.
+#[test]
+fn recording_is_replayed_up_to_where_it_is_cut_off() {
+    let (scratch, all) = (Scratch::new(), numbered(2000));
+    let (file, output) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
+    records::write(&file, &all);
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() - 5]).unwrap();
+    let to = format!("pcap:{output}");
+    let common = ["replay", "--json", "--to", &to, "--rate", "max", "-r"];
+    let shift = ["--loops", "2", "--shift-ips", "256"];
+    for how in [&[][..], &["--loops", "3"], &["--preload"], &shift] {
+        let ended = run(&[&common[..], &[&file], how].concat()).with_status(1).says("cut off in the middle");
+        assert_eq!(ended.json()["frames"], 1999, "{how:?}");
+        assert_eq!(records::read(&output).len(), 1999, "{how:?}");
+    }
+    let mut piped = linerate(&[&common[..], &["-"]].concat());
+    let ended = piped.stdin(File::open(&file).unwrap()).output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert_same_frames("ahead", &records::read(&output), &all[..1999]);
+}
+
 #[test]
 fn truncated_frames_are_dropped_or_padded() {
     let (scratch, mut all) = (Scratch::new(), frames::sample());

@@ -121,7 +121,9 @@ fn open(path: &str) -> io::Result<File> {
         other => other?,
     };
     if file.metadata()?.is_dir() {
-        return Err(io::Error::other("is a directory; name its files, each with its own -r"));
+        return Err(io::Error::other(
+            "is a directory; expected a file (linerate merge DIR -w FILE joins those of a directory)",
+        ));
     }
     Ok(file)
 }

@@ -29,5 +29,8 @@ fn main() -> ExitCode {
         }),
         Err(error) => terminal::explain(&error),
     };
+    if exit == Exit::Lost {
+        terminal::fail("packets were lost, or may have been: exit status 3, as --lossless asks");
+    }
     terminal::end(exit).into()
 }

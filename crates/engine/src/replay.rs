@@ -16,7 +16,7 @@ pub use crate::timing::{CATCH_UP, LATE, Timing};
 
 use crate::clock::{Clock, SystemClock};
 use crate::control::{Progress, Stop};
-use feed::{Feed, Passes, Stock};
+use feed::{Feed, HeldRecording, Passes, Stock};
 use linerate_burst::Ledger;
 use linerate_generate::{Pacing, Rewriting, Split, SplitBy};
 use linerate_port::{PortError, RxPort, Sent, TxPort};
@@ -128,7 +128,9 @@ impl Replay {
     fn run_by(mut self, clock: Box<dyn Clock>) -> ReplayReport {
         let (feed, failure) = match self.feed() {
             Ok(feed) => (feed, None),
-            Err(error) => (Feed::Held { batches: Vec::new(), at: 0, passes: Passes::new(1) }, Some(error)),
+            Err(error) => {
+                (Feed::Held { batches: Vec::new(), at: 0, passes: Passes::new(1), failure: None }, Some(error))
+            }
         };
         Session::run_by(self, feed, failure, clock)
     }
@@ -145,8 +147,10 @@ impl Replay {
         let mut keeping = FramePreparer::keeping();
         let holding = if each_pass_differs { &mut keeping } else { &mut prepare };
         match feed::hold(&mut self.open, holding, most, &self.stop)? {
-            Some(batches) if each_pass_differs => begin(feed::start(Stock::Held(batches), prepare, self.loops)),
-            Some(batches) => Ok(Feed::Held { batches, at: 0, passes: Passes::new(self.loops) }),
+            Some(held) if each_pass_differs => begin(feed::start(Stock::Held(held), prepare, self.loops)),
+            Some(HeldRecording { batches, failure }) => {
+                Ok(Feed::Held { batches, at: 0, passes: Passes::new(self.loops), failure })
+            }
             None if self.memory == RecordingMemory::Whole => Err(PortError::broken(
                 "replay",
                 format!(

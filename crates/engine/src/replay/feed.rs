@@ -28,11 +28,12 @@ pub(super) enum NextBatch<'a> {
 
 /// Batches in the order of the recording, pass after pass.
 pub(super) enum Feed {
-    /// All in memory.
+    /// All in memory; `failure` ends the recording before its time.
     Held {
         batches: Vec<Batch>,
         at: usize,
         passes: Passes,
+        failure: Option<PortError>,
     },
     ReadAhead(Box<ReadAhead>),
 }
@@ -49,11 +50,10 @@ impl Feed {
 
     pub(super) fn turn(&mut self) -> Result<NextBatch<'_>, PortError> {
         match self {
-            Feed::Held { batches, at, passes } => Ok(if passes.is_over() {
-                NextBatch::Ended
-            } else {
-                batches.get(*at).map_or(NextBatch::Ended, NextBatch::Batch)
-            }),
+            Feed::Held { batches, at, passes, failure } => match batches.get(*at).filter(|_| !passes.is_over()) {
+                Some(batch) => Ok(NextBatch::Batch(batch)),
+                None => failure.take().map_or(Ok(NextBatch::Ended), Err),
+            },
             Feed::ReadAhead(ahead) => ahead.turn(),
         }
     }
@@ -61,7 +61,7 @@ impl Feed {
     /// Advances after the current batch.
     pub(super) fn next(&mut self) {
         match self {
-            Feed::Held { batches, at, passes } => {
+            Feed::Held { batches, at, passes, .. } => {
                 let batch = &batches[*at];
                 let is_last = batch.ends_pass;
                 *at += 1;
@@ -144,7 +144,7 @@ pub(super) enum Stock {
     /// A recording that is read in each pass.
     File(Open),
     /// Frames as they were recorded.
-    Held(Vec<Batch>),
+    Held(HeldRecording),
 }
 
 /// Starts a thread that prepares `loops` passes (0: without end) from the start.
@@ -177,19 +177,35 @@ pub(super) fn start(stock: Stock, prepare: FramePreparer, loops: u64) -> std::io
     Ok(Feed::ReadAhead(Box::new(ReadAhead { batches, current: None, spare, filled, over })))
 }
 
+/// A recording in memory, up to a failure to read it.
+pub(super) struct HeldRecording {
+    pub batches: Vec<Batch>,
+    pub failure: Option<PortError>,
+}
+
 /// Reads a recording into memory; returns `None` if that takes more than `most` bytes.
+///
+/// # Errors
+/// If no frame of it can be read.
 pub(super) fn hold(
     open: &mut Open,
     prepare: &mut FramePreparer,
     most: u64,
     stop: &Stop,
-) -> Result<Option<Vec<Batch>>, PortError> {
+) -> Result<Option<HeldRecording>, PortError> {
     let mut queue = first_queue(open()?)?;
     let (mut batches, mut bytes) = (vec![Batch::new()], 0);
     prepare.start_pass();
     while !stop.is_requested() {
         let batch = batches.last_mut().expect("there always is one");
-        match read(&mut *queue, prepare, 0, batch)? {
+        let outcome = match read(&mut *queue, prepare, 0, batch) {
+            Err(failure) if batches.iter().any(|batch| !batch.is_empty()) => {
+                return Ok(Some(HeldRecording { batches, failure: Some(failure) }));
+            }
+            outcome => outcome?,
+        };
+        let batch = batches.last_mut().expect("there always is one");
+        match outcome {
             ReadOutcome::Some => {}
             ReadOutcome::Full => {
                 bytes += batch.bytes();
@@ -199,14 +215,14 @@ pub(super) fn hold(
             ReadOutcome::Ended => {
                 bytes += batch.bytes();
                 batch.ends_pass = true;
-                return Ok((bytes <= most).then_some(batches));
+                return Ok((bytes <= most).then_some(HeldRecording { batches, failure: None }));
             }
         }
         if bytes > most {
             return Ok(None);
         }
     }
-    Ok(Some(Vec::new()))
+    Ok(Some(HeldRecording { batches: Vec::new(), failure: None }))
 }
 
 /// Outcome of a read.
@@ -273,7 +289,10 @@ impl ReadAheadThread {
             self.had_frames = false;
             let result = match &mut stock {
                 Stock::File(open) => self.read(open, passes.done),
-                Stock::Held(batches) => Ok(self.copy(batches, passes.done)),
+                Stock::Held(held) => match (self.copy(&held.batches, passes.done), held.failure.take()) {
+                    (Ok(()), Some(failure)) => Err(failure),
+                    (done, _) => Ok(done),
+                },
             };
             match result {
                 Ok(Ok(())) => {}

@@ -38,6 +38,8 @@ pub(super) struct Session {
     passes: u64,
     starved: u64,
     is_starved: bool,
+    /// Failure to read the recording to its end.
+    unread: Option<PortError>,
 }
 
 impl Session {
@@ -68,6 +70,7 @@ impl Session {
             passes: 0,
             starved: 0,
             is_starved: false,
+            unread: None,
         };
         let mut sender = Sender::with(replay.ports, limits, clock);
         let failure = failed.or_else(|| {
@@ -80,9 +83,9 @@ impl Session {
 
     /// Runs one step; returns false at the end of the recording.
     fn go_on(&mut self, sender: &mut Sender) -> Result<bool, PortError> {
-        let batch = match self.feed.turn()? {
-            NextBatch::Batch(batch) => batch,
-            NextBatch::Nothing => {
+        let batch = match self.feed.turn() {
+            Ok(NextBatch::Batch(batch)) => batch,
+            Ok(NextBatch::Nothing) => {
                 // Waits for the reader of the recording.
                 self.starved += u64::from(!self.is_starved && self.at_once.is_none());
                 self.is_starved = true;
@@ -90,7 +93,12 @@ impl Session {
                     .sleep_briefly(self.at_once.as_ref().map_or_else(clock::now, |time| time.now))
                     .map(|()| true);
             }
-            NextBatch::Ended => return Ok(false),
+            Ok(NextBatch::Ended) => return Ok(false),
+            Err(unread) => {
+                // What was read before is sent in full.
+                self.unread = Some(unread);
+                return Ok(false);
+            }
         };
         self.is_starved = false;
         if self.at == batch.block.len() {
@@ -170,7 +178,7 @@ impl Session {
             padded: self.padded,
             rewritten: self.rewritten,
             starved: self.starved,
-            failure,
+            failure: failure.or(self.unread),
         }
     }
 }

@@ -83,6 +83,14 @@ pub(super) fn end_of_span(time: Nanos, every: Duration) -> Nanos {
 /// # Errors
 /// If it is something else.
 pub fn check_recording_path(path: &str) -> io::Result<()> {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    if name.starts_with('.') {
+        let text = format!(
+            "{path}: no file name; name files by time, as in {}%Y%m%d-%H%M%S.pcapng{name}",
+            &path[..path.len() - name.len()]
+        );
+        return Err(Error::new(ErrorKind::InvalidInput, text));
+    }
     match std::fs::metadata(path) {
         Ok(data) if !data.is_file() && !data.is_dir() => {
             let text = format!("{path}: not a regular file, so it cannot be split into several files");

@@ -11,6 +11,9 @@ use linerate_pcap::{Format, Limits, Recording, Sync, WriteErrorPolicy, Writer};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+/// Number of files into which `--keep-size` divides a recording by default.
+const PARTS: u64 = 8;
+
 /// Options of recordings.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Rotation of files")]
@@ -21,7 +24,7 @@ pub(super) struct RecordingArgs {
     /// Keep at most N files, including the current one; older files of this run are deleted
     #[arg(short = 'W', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep_files: Option<u32>,
-    /// Keep at most SIZE in all files; older files of this run are deleted
+    /// Keep at most SIZE in all files; older files of this run are deleted. Without -C a file ends at an eighth of it
     #[arg(long, value_name = "SIZE")]
     keep_size: Option<String>,
     /// If a file cannot be written: stop; continue (drop packets, retry every second); drop-oldest (delete the oldest file
@@ -82,12 +85,18 @@ impl RecordingArgs {
 
     fn limits(&self, rotate: Option<f64>) -> anyhow::Result<Limits> {
         let of = |option: &str, text: &Option<String>| text.as_deref().map(|text| size(option, text)).transpose();
+        let bytes = of("--keep-size", &self.keep_size)?;
+        let file_bytes = of("--rotate-size", &self.rotate_size.as_deref().map(millions))?;
         let limits = Limits {
-            file_bytes: of("--rotate-size", &self.rotate_size.as_deref().map(millions))?,
+            // Else a single file could exceed the limit of all.
+            file_bytes: file_bytes.or(bytes.map(|bytes| (bytes / PARTS).max(1))),
             every: rotate.map(|every| span("--rotate", every)).transpose()?,
             files: self.keep_files.map(|files| files as usize),
-            bytes: of("--keep-size", &self.keep_size)?,
+            bytes,
         };
+        if limits.files.is_some() && limits.file_bytes.is_none() && limits.every.is_none() {
+            return Err(usage("--keep-files needs -C, -G or --keep-size: without them there is one file"));
+        }
         if limits.every.is_some_and(|every| every.is_zero()) {
             return Err(usage("--rotate: must be more than 0 seconds"));
         }

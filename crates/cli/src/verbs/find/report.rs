@@ -95,7 +95,7 @@ fn describe(path: &str, what: NoteKind) -> (&'static str, String) {
         }
         NoteKind::Unused(why) => ("index not used", format!("{path}: index not used, file read in full: {why}")),
         NoteKind::Gone => ("deleted", format!("{path}: deleted before it was read")),
-        NoteKind::CutOff(error) => ("still written", format!("{error}; the file is still being written")),
+        NoteKind::CutOff(error) => ("not finished", format!("{error}; the file is not finished (.part)")),
         NoteKind::LeftOut(things) => {
             ("dropped blocks", format!("{path}: {things} options or blocks not kept (not_copied)"))
         }
