@@ -264,6 +264,18 @@ fn self_test_on_a_real_port_needs_yes() {
 }
 
 /// A default route through the port, or through a bridge that has it as a member, in a namespace of its own.
+/// A new host has received no datagram; this one has.
+#[test]
+fn counters_of_the_host_are_those_of_the_namespace_of_the_port() {
+    if !may_make_labs() {
+        return;
+    }
+    let wire = Wire::new();
+    let found = run(&["doctor", &wire.port("a", "eth0", ""), "--json"]).good().json();
+    let udp = finding(&found, None, "udp")["now"].as_str().unwrap().to_owned();
+    assert!(udp.contains("0 of 0 datagrams"), "{udp}");
+}
+
 #[test]
 fn fix_on_a_port_in_use_needs_yes() {
     if !can_try() || !has_tools(&["unshare"]) {

@@ -8,7 +8,7 @@ use std::process::Command;
 #[test]
 fn usage_errors_exit_with_2_and_a_message() {
     let no_number = "10: --count takes no number; -c 10 stops after 10 packets";
-    let cases: [(&[&str], &str); 44] = [
+    let cases: [(&[&str], &str); 49] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["capture"], "no port given"),
@@ -26,6 +26,14 @@ fn usage_errors_exit_with_2_and_a_message() {
         (&["generate", "lo"], "lo: unexpected argument; name the port with --to lo"),
         (&["replay", "a.pcap", "b.pcap"], "b.pcap: unexpected argument; linerate replay --help shows the usage"),
         (&["flows", "-r", "x.pcap", "--sort", "time"], "flows are sorted by bytes or packets"),
+        (
+            &["flows", "-r", "x.pcap", "-w", "10.0.0.2:4739"],
+            "needs a scheme, as in ipfix+udp://10.0.0.2:4739; write ./10.0.0.2:4739 for",
+        ),
+        (&["capture", "-r", "/dev/null", "--flows", "null"], "null: writes no records; write ./null for a file"),
+        (&["collect", ":4739"], "ipfix://:4739 listens at an address"),
+        (&["send", "10.0.0.2", "-P", "4"], "-P: use --connections N"),
+        (&["count", "eth0", "--netns", "x"], "write the port as 'eth0?netns=NAME'"),
         (&["mergecap", "x.pcap"], "mergecap: no such command (did you mean linerate merge?)"),
         (&["collect", "ipfix://:99999"], "expected ipfix://HOST:PORT"),
         (&["count", "-D"], "-D: linerate capture has it"),

@@ -24,6 +24,7 @@ use linerate_meter::{Flow, Level};
 use linerate_pcap::Compression;
 use std::fmt::{Debug, Formatter};
 use std::io::{Error, ErrorKind, Result, Write};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -317,12 +318,17 @@ pub fn abandon(exporters: Vec<Box<dyn Exporter>>) {
 }
 
 fn place(target: &str) -> Result<&'static DestinationKind> {
+    let meant = match target {
+        "null" => Some("writes no records".to_owned()),
+        _ => target.parse::<SocketAddr>().ok().map(|_| format!("needs a scheme, as in ipfix+udp://{target}")),
+    };
+    if let Some(meant) = meant {
+        return Err(Error::new(ErrorKind::InvalidInput, format!("{target}: {meant}; write ./{target} for a file")));
+    }
     PLACES.iter().find(|place| !target.is_empty() && (place.is)(target)).ok_or_else(|| {
         let usages: Vec<&str> = PLACES.iter().map(|place| place.usage).collect();
-        Error::new(
-            ErrorKind::InvalidInput,
-            format!("{target:?}: unsupported destination; expected one of {}", usages.join(", ")),
-        )
+        let text = format!("{target:?}: unsupported destination; expected one of {}", usages.join(", "));
+        Error::new(ErrorKind::InvalidInput, text)
     })
 }
 

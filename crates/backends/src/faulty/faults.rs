@@ -89,10 +89,15 @@ impl Faults {
     /// ```
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut faults = Faults::default();
-        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        for pair in text.split(['&', ',']).filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').ok_or_else(|| format!("{pair:?} is not key=value"))?;
             if !faults.set(key, value)? {
-                return Err(format!("unknown fault {key:?}; expected one of: {}", NAMES.join(", ")));
+                let meant = match key {
+                    "loss" => " (did you mean drop?)",
+                    "duplicate" => " (did you mean repeat?)",
+                    _ => "",
+                };
+                return Err(format!("unknown fault {key:?}{meant}; expected one of: {}", NAMES.join(", ")));
             }
         }
         Ok(faults)

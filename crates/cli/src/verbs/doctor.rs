@@ -35,6 +35,7 @@ use self::self_test::{SelfTestResult, TestPath};
 use self::tree::Tree;
 use crate::exit::{Exit, usage};
 use anyhow::ensure;
+use linerate_backends::netns::within;
 use linerate_port::Spec;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -117,12 +118,18 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     // Before the checks: another run restores its changes when it ends.
     let _lock = args.fix.then(FixLock::take).transpose()?;
     let path = args.self_test.then(|| TestPath::of(&specs, args.yes)).transpose()?;
-    let machine = Machine { tree: Tree::at("/"), folder: args.folder.clone(), rules: rules() };
     let ports = if specs.is_empty() { Port::all()? } else { specs.iter().map(Port::look).collect::<Result<_, _>>()? };
     if args.fix && !args.yes {
         ports.iter().try_for_each(check_unused)?;
     }
-    let found = examine(&machine, &ports);
+    // Counters of the host are those of the network namespace of the ports, if it is one.
+    let netns = ports.first().and_then(|port| port.netns.clone());
+    let netns = netns.filter(|netns| ports.iter().all(|port| port.netns.as_ref() == Some(netns)));
+    let (machine, found) = within(netns.as_deref(), || {
+        let machine = Machine { tree: Tree::at("/"), folder: args.folder.clone(), rules: rules() };
+        let found = examine(&machine, &ports);
+        Ok((machine, found))
+    })?;
     if args.json {
         let tested = path.map(|path| path.test()).transpose()?;
         report::document(&found, tested.as_ref())?;

@@ -37,6 +37,7 @@ pub struct FlowQuery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Sort {
     /// Bits per second
+    #[value(alias = "bytes")]
     Bits,
     /// Packets per second
     Packets,

@@ -46,7 +46,9 @@ const HABITS: &[(&[&str], &[&str], &str)] = &[
         "linerate capture has it",
     ),
     (VERBS, &["-t", "-tt", "-ttt", "-tttt", "-ttttt"], "linerate capture has it; -T S stops after S seconds"),
-    (VERBS, &["-B"], "write the port as 'packet:eth0?ring=1GiB'; linerate find FILE --until T ends at a time"),
+    (&["convert", "merge", "print"], &["-B"], "linerate find FILE --until T ends at a time"),
+    (VERBS, &["-B"], "write the port as 'packet:eth0?ring=1GiB'"),
+    (&["capture", "count", "flows", "top", "streams", "doctor"], &["--netns"], "write the port as 'eth0?netns=NAME'"),
     (VERBS, &["-C", "-W"], "linerate capture has it; flow records go to files by time with -w DIR/ -G S"),
     (VERBS, &["-G"], "linerate capture and linerate flows have it"),
     (VERBS, &["-z"], "not supported; a file called .gz or .zst is compressed, linerate count FILE shows statistics"),
@@ -78,6 +80,21 @@ const HABITS: &[(&[&str], &[&str], &str)] = &[
     (SENDERS, &["-t"], "use -T S to stop after S seconds, or --rate max for full speed"),
     (SENDERS, &["--topspeed"], "use --rate max"),
     (SENDERS, &["-i", "--intf1"], "use --to PORT"),
+    (&["send"], &["-t", "--time"], "use -T S"),
+    (&["send"], &["-P", "--parallel"], "use --connections N"),
+    (&["send"], &["-n", "--bytes"], "use --size SIZE"),
+    (&["send"], &["-l", "--len"], "use --datagram SIZE for datagrams; TCP has no message size"),
+    (&["send"], &["-u"], "use --udp, with --rate"),
+    (&["send"], &["-b", "--bandwidth"], "use --rate R, with --udp"),
+    (
+        &["send"],
+        &["-c", "-p", "--client", "--port"],
+        "the destination is an argument, as in linerate send 10.9.0.2:5001",
+    ),
+    (&["send"], &["-R", "--reverse", "-d", "--bidir"], "not supported; run linerate send on the other host"),
+    (&["receive"], &["-s", "-p", "--server"], "use --tcp ADDR:PORT or --udp ADDR:PORT, with an address of its own"),
+    (&["receive"], &["-u"], "use --udp ADDR:PORT"),
+    (&["bridge"], &["--delay", "--loss", "--drop"], "use --faults, such as --faults 'delay=20ms,drop=1%'"),
 ];
 
 /// Names of similar commands, and the verb for the same job.

@@ -57,7 +57,13 @@ impl FromStr for MetricsAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse() {
+        // As exporters take it: all addresses, and this host.
+        let whole = match text.split_once(':') {
+            Some(("", port)) => format!("0.0.0.0:{port}"),
+            Some(("localhost", port)) => format!("127.0.0.1:{port}"),
+            _ => text.to_owned(),
+        };
+        match whole.parse() {
             Ok(address) => Ok(MetricsAddress::Address(address)),
             Err(_) if text.contains('/') => Ok(MetricsAddress::Path(text.into())),
             Err(_) => {

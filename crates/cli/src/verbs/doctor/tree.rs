@@ -33,9 +33,14 @@ impl Tree {
 
     /// Returns the path of a file; `path` starts with `proc/` or `sys/`.
     pub(super) fn path(&self, path: &str) -> PathBuf {
-        match path.strip_prefix("sys/") {
-            Some(path) => self.sys.join(path),
-            None => self.proc.join(path.strip_prefix("proc/").unwrap_or(path)),
+        if let Some(path) = path.strip_prefix("sys/") {
+            return self.sys.join(path);
+        }
+        let path = path.strip_prefix("proc/").unwrap_or(path);
+        // /proc/net is that of the process, whatever the network namespace of this thread.
+        match path.strip_prefix("net/").filter(|_| self.is_real()) {
+            Some(path) => self.proc.join("thread-self/net").join(path),
+            None => self.proc.join(path),
         }
     }
 

@@ -181,7 +181,8 @@ impl Args {
         };
         if let Some(other) = self.from.iter().find(|name| listen(name).is_none() && name.contains("://")) {
             return Err(usage(format!(
-                "{other}: unsupported; expected ipfix://HOST:PORT, ipfix+tls://HOST:PORT or FILE"
+                "{other}: unsupported; expected ipfix://HOST:PORT (IPFIX and NetFlow v9, UDP and TCP), \
+                 ipfix+tls://HOST:PORT or FILE"
             )));
         }
         let mut listening: Vec<(String, bool)> = self.from.iter().filter_map(listen).collect();
@@ -192,6 +193,11 @@ impl Args {
         if let Some(missing) = files.iter().find(|file| !Path::new(file).exists()) {
             let filter =
                 if files.len() > 1 { "; to filter records, write them (-w DIR/) and use linerate query" } else { "" };
+            let is_address = missing.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok());
+            if is_address {
+                let at = if missing.contains(':') { missing.clone() } else { format!(":{missing}") };
+                return Err(usage(format!("{missing}: no such file; ipfix://{at} listens at an address")));
+            }
             anyhow::bail!("{missing}: no such file{filter}");
         }
         let duration = self.duration.map(|seconds| span("--duration", seconds)).transpose()?;

@@ -22,7 +22,7 @@ pub(super) struct Heaviest {
     most: usize,
     /// Ended or evicted flows, the largest first.
     top: Vec<Flow>,
-    /// Open flows by id.
+    /// Flows of more than one record by id, most of them open.
     open: HashMap<u64, Sum>,
     /// Size of the largest evicted flow.
     floor: u64,
@@ -42,21 +42,19 @@ impl Heaviest {
     }
 
     pub(super) fn add(&mut self, record: &Flow) {
-        let is_open = record.end == EndReason::Active;
-        if record.quality.contains(Quality::CONTINUED) {
-            match self.open.get_mut(&record.id) {
-                Some(sum) => sum.flow.join(record),
-                None if is_open => self.begin(record),
-                None => self.keep(record),
+        // Collected records do not always have the quality, and are of one direction each if the exporter has no biflows.
+        if let Some(sum) = self.open.get_mut(&record.id) {
+            let is_part = sum.flow.end == EndReason::Active
+                || record.quality.contains(Quality::CONTINUED)
+                || record.ends[0] == sum.flow.ends[1];
+            if is_part {
+                return sum.flow.join(record);
             }
-            if !is_open && let Some(sum) = self.open.remove(&record.id) {
-                self.keep(&sum.flow);
-            }
-        } else if is_open {
-            self.begin(record);
-        } else {
-            self.keep(record);
         }
+        if let Some(ended) = self.open.remove(&record.id) {
+            self.keep(&ended.flow);
+        }
+        if record.end == EndReason::Active { self.begin(record) } else { self.keep(record) }
     }
 
     /// Returns the flows, the largest first.
@@ -119,6 +117,24 @@ mod tests {
         let sums: Vec<_> = found.iter().map(|flow| (flow.id, flow.packets(), flow.frame_bytes())).collect();
         assert_eq!(sums, [(1, 15, 1500), (2, 9, 900), (1, 7, 700)]);
         assert_eq!((found[0].end, found[0].quality.contains(Quality::CONTINUED)), (idle, false));
+    }
+
+    /// Records of one direction each, without the quality of a continued one.
+    #[test]
+    fn both_directions_of_a_collected_flow_are_summed() {
+        let mut heaviest = Heaviest::by(Flow::packets, TOP);
+        let (active, idle) = (EndReason::Active, EndReason::Idle);
+        for (packets, is_back, end) in
+            [(4, false, active), (900, true, active), (5, false, active), (6, false, idle), (70, true, idle)]
+        {
+            let mut record = part(1, packets, false, end);
+            if is_back {
+                record.ends.swap(0, 1);
+            }
+            heaviest.add(&record);
+        }
+        let sums: Vec<_> = heaviest.finish().iter().map(Flow::packets).collect();
+        assert_eq!(sums, [985]);
     }
 
     /// Each of its records is smaller than the other flows, with many others between them.

@@ -357,7 +357,7 @@ impl QueryResult {
         // The filter's columns may be read twice.
         if read < bytes {
             let part = 100.0 * read as f64 / bytes as f64;
-            text += &format!("  {} of {} bytes, {part:.1} %\n", grouped(read), grouped(bytes));
+            text += &format!("  read {} of {} bytes, {part:.1} %\n", grouped(read), grouped(bytes));
         }
         if *groups_empty > 0 {
             text += &format!("  in {} only the filter columns were read\n", counted(*groups_empty, "row group"));

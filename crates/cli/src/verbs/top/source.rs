@@ -37,7 +37,10 @@ pub(super) enum QueryOutcome {
 impl Source {
     /// Parses the address or path of another process.
     pub(super) fn parse(text: &str) -> Option<Source> {
-        if let Ok(address) = text.strip_prefix("http://").unwrap_or(text).trim_end_matches("/metrics").parse() {
+        let address = text.strip_prefix("http://").unwrap_or(text).trim_end_matches("/metrics");
+        let own = address.strip_prefix("localhost").unwrap_or(address);
+        let address = if own.starts_with(':') { format!("127.0.0.1{own}") } else { address.to_owned() };
+        if let Ok(address) = address.parse() {
             return Some(Source::Address(address));
         }
         let is_path = text.contains('/') && !text.split('/').next().unwrap_or_default().contains(':');
