@@ -303,7 +303,10 @@ impl Stream {
             match self.frame(number, ends, shared) {
                 Some(filling) => match filling.put_within(at, piece, GAPS, &mut shared.pool.way, now) {
                     Ok(0) => filling.count_repeated(),
-                    Ok(some) => new += some,
+                    Ok(some) => {
+                        new += some;
+                        shared.counts.bytes += some as u64;
+                    }
                     Err(_) => return shared.counts.no_frame += 1,
                 },
                 None => return shared.counts.no_frame += 1,

@@ -279,7 +279,7 @@ fn text(verb: &str, began: SystemTime, ledger: &Ledger, watched: &[Figure]) -> S
         let name = name_of(*count);
         for (index, (account, frames)) in of(*count).enumerate() {
             if index == 0 {
-                page.family(&name, "counter", count.sentence());
+                page.family(&name, if is_gauge(*count) { "gauge" } else { "counter" }, count.sentence());
             }
             page.sample(&name, &[("subject", &account.subject), ("branch", &account.branch)], frames);
         }
@@ -289,7 +289,13 @@ fn text(verb: &str, began: SystemTime, ledger: &Ledger, watched: &[Figure]) -> S
 
 /// Returns the metric name of a counter.
 fn name_of(count: Count) -> String {
-    format!("linerate_{}_{}_total", count.stage().name(), count.name())
+    let total = if is_gauge(count) { "" } else { "_total" };
+    format!("linerate_{}_{}{total}", count.stage().name(), count.name())
+}
+
+/// Returns whether it is a state rather than a sum.
+fn is_gauge(count: Count) -> bool {
+    matches!(count, Count::DeliverLagMs | Count::DeliverWaiting)
 }
 
 #[derive(Default)]

@@ -106,14 +106,14 @@ impl Protocol {
     }
 
     /// Returns the number of open and of all streams, and their bytes.
-    pub(super) fn streams(&self) -> (u64, u64, Option<u64>) {
+    pub(super) fn streams(&self) -> (u64, u64, u64) {
         match self {
             Protocol::Tcp { endpoint, frames } => {
-                (endpoint.connections() as u64, endpoint.streams(), Some(frames.counts().bytes))
+                (endpoint.connections() as u64, endpoint.streams(), frames.counts().bytes)
             }
             Protocol::Udp { datagrams, .. } => {
-                let (open, begun) = datagrams.streams();
-                (open as u64, begun, None)
+                let ((open, begun), counts) = (datagrams.streams(), datagrams.counts());
+                (open as u64, begun, counts.bytes.saturating_sub(counts.reclaimed_bytes))
             }
         }
     }

@@ -98,9 +98,8 @@ impl ReceptionWatch {
     }
 
     pub(super) fn settle(&self, protocol: &Protocol) {
-        let ReceptionProgress { totals, finished_bytes, .. } = &mut *self.lock();
-        let (open, begun, bytes) = protocol.streams();
-        (totals.open, totals.streams, totals.bytes) = (open, begun, bytes.unwrap_or(*finished_bytes));
+        let totals = &mut self.lock().totals;
+        (totals.open, totals.streams, totals.bytes) = protocol.streams();
     }
 
     fn lock(&self) -> MutexGuard<'_, ReceptionProgress> {

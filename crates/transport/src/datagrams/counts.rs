@@ -9,6 +9,8 @@ pub struct Counts {
     pub received: u64,
     /// Datagrams with bytes stored in frames.
     pub placed: u64,
+    /// Bytes stored in frames.
+    pub bytes: u64,
     /// Duplicates.
     pub repeated: u64,
     /// Datagrams for finished frames.

@@ -88,7 +88,7 @@ proptest! {
             (counts.received, counts.placed, counts.repeated, counts.late),
             (want.received, want.placed, want.repeated, want.late)
         );
-        let mut repeated = 0;
+        let (mut repeated, mut stored) = (0, 0);
         while let Some(frame) = datagrams.full() {
             let meta = frame.meta;
             repeated += u64::from(meta.repeated);
@@ -104,10 +104,12 @@ proptest! {
                 prop_assert_eq!(&frame.bytes()[slot * DATA..(slot + 1) * DATA], &wanted[..]);
             }
             prop_assert_eq!(numbers.len() * DATA, meta.len - meta.missing as usize);
+            stored += meta.len as u64 - meta.missing;
             prop_assert!(meta.len == SIZE || meta.ending.is_some());
         }
         prop_assert!(there.is_empty(), "{:?} was not output", there);
         prop_assert!(repeated <= counts.repeated);
+        prop_assert_eq!(stored, counts.bytes);
     }
 
     #[test]

@@ -50,7 +50,10 @@ fn held(shared: &FrameRingState) -> String {
 pub fn summary(so_far: &ReceptionProgress, seconds: f64, rows: usize) -> String {
     let missing = match so_far.totals.missing {
         0 => String::new(),
-        missing => format!(", {} missing", counted(missing, "byte")),
+        missing => {
+            let part = 100.0 * missing as f64 / (so_far.totals.bytes + missing) as f64;
+            format!(", {} missing ({part:.2} %)", counted(missing, "byte"))
+        }
     };
     let mut text = format!(
         "{}, {} received in {seconds:.3} s, in {}{missing}\n",
