@@ -137,6 +137,16 @@ fn size_limit_holds_without_rotation() {
     records::assert_same_frames("the newest", &got, &sent[sent.len() - got.len()..]);
 }
 
+/// A name that only hides the file is one.
+#[test]
+fn hidden_files_are_recorded() {
+    let scratch = Scratch::new();
+    let input = scratch.file("in.pcap");
+    records::write(&input, &many(3));
+    run(&["capture", "-q", "-r", &input, "-w", &scratch.file(".hidden.pcap"), "-C", "1MiB"]).good();
+    assert!(scratch.names().iter().any(|name| name.starts_with(".hidden")), "{:?}", scratch.names());
+}
+
 /// An index is deleted together with its file.
 #[test]
 fn newest_files_are_kept_with_their_indexes() {

@@ -295,7 +295,7 @@ impl Sink for TriggerBuffer {
 
     fn notes(&self) -> Vec<String> {
         let mut notes =
-            vec![format!("{} triggers; {} packets were not written: no trigger was near", self.fired, self.forgotten)];
+            vec![format!("triggers: {}; {} packets far from one were not written", self.fired, self.forgotten)];
         if self.crowded > 0 {
             let text = "of these were newer than --before, but exceeded --before-memory";
             notes.push(format!("{} {text}", self.crowded));

@@ -78,17 +78,19 @@ pub(super) fn end_of_span(time: Nanos, every: Duration) -> Nanos {
     Nanos((time.0 / every).saturating_add(1).saturating_mul(every))
 }
 
+/// Endings of recordings, those of compression first.
+const ENDINGS: [&str; 5] = [".zst", ".gz", ".lz4", ".pcapng", ".pcap"];
+
 /// Checks that a path can be a recording: an existing thing must be a file or folder.
 ///
 /// # Errors
 /// If it is something else.
 pub fn check_recording_path(path: &str) -> io::Result<()> {
     let name = path.rsplit('/').next().unwrap_or_default();
-    if name.starts_with('.') {
-        let text = format!(
-            "{path}: no file name; name files by time, as in {}%Y%m%d-%H%M%S.pcapng{name}",
-            &path[..path.len() - name.len()]
-        );
+    let stem = ENDINGS.iter().fold(name, |stem, ending| stem.strip_suffix(ending).unwrap_or(stem));
+    if stem.is_empty() && !name.is_empty() {
+        let (folder, format) = (&path[..path.len() - name.len()], if name.contains("pcap") { "" } else { ".pcapng" });
+        let text = format!("{path}: no file name; name files by time, as in {folder}%Y%m%d-%H%M%S{format}{name}");
         return Err(Error::new(ErrorKind::InvalidInput, text));
     }
     match std::fs::metadata(path) {
