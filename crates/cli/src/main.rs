@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         Err(error) => terminal::explain(&error),
     };
     if exit == Exit::Lost {
-        terminal::fail("packets were lost, or may have been: exit status 3, as --lossless asks");
+        terminal::fail("--lossless: packets or records were lost, or may have been; exit status 3");
     }
     terminal::end(exit).into()
 }

@@ -9,8 +9,7 @@ mod other_inputs;
 
 pub(super) use self::file_conflicts::{check_distinct, check_output};
 pub(super) use self::hints::notes_of;
-use self::kinds::is_port;
-pub(super) use self::kinds::{are_live, check_filter, is_file, link};
+pub(super) use self::kinds::{are_live, check_filter, is_file, is_port, link};
 pub(super) use self::open_ports::check_take;
 use super::capture_files;
 use super::tcpdump_compat::TcpdumpArgs;

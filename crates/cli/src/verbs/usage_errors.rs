@@ -1,11 +1,10 @@
 //! Errors of the command line in the form of all others: one line with object, problem and remedy.
 
+use super::inputs::is_port;
 use super::tcpdump_compat::{SENDERS, habit, no_command};
 use crate::exit::usage;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use linerate_backends::REGISTRY;
 use std::error::Error;
-use std::path::Path;
 
 /// Returns an error of the command line in the form of all others; `None` for help, which clap reports as errors.
 pub(super) fn instead(error: &clap::Error, verb: Option<&str>) -> Option<anyhow::Error> {
@@ -109,13 +108,6 @@ fn plainly(reason: &str) -> Option<String> {
         _ => return None,
     };
     Some(expected.to_owned())
-}
-
-/// Returns whether a word is an interface, or a port with its scheme.
-fn is_port(word: &str) -> bool {
-    let has_scheme =
-        word.split_once(':').is_some_and(|(scheme, _)| REGISTRY.backends().iter().any(|one| one.scheme == scheme));
-    has_scheme || Path::new("/sys/class/net").join(word).exists()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Returns whether a word is a port, not part of a filter: it starts with a backend's scheme or is an interface of this
 /// host.
-pub(super) fn is_port(word: &str) -> bool {
+pub(in crate::verbs) fn is_port(word: &str) -> bool {
     let Ok(spec) = Spec::parse(word) else { return false };
     if word.starts_with(&format!("{}:", spec.scheme)) {
         return REGISTRY.backends().iter().any(|backend| backend.scheme == spec.scheme);
