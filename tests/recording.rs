@@ -137,6 +137,25 @@ fn size_limit_holds_without_rotation() {
     records::assert_same_frames("the newest", &got, &sent[sent.len() - got.len()..]);
 }
 
+/// Headers state the length to which packets are truncated.
+#[test]
+fn files_state_their_snap_length() {
+    let (scratch, sent) = (Scratch::new(), many(100));
+    let input = scratch.file("in.pcap");
+    records::write(&input, &sent);
+    for (name, at) in [("a.pcap", 16), ("b-%s.pcap", 16), ("c.pcapng", 0), ("d-%s.pcapng", 0)] {
+        let rotation: &[&str] = if name.contains('%') { &["-C", "1MiB"] } else { &[] };
+        run(&[&["capture", "-q", "-r", &input, "-w", &scratch.file(name), "-s", "90"], rotation].concat()).good();
+        let start = name.get(..1).unwrap();
+        let written = scratch.names().into_iter().find(|written| written.starts_with(start)).unwrap();
+        let bytes = std::fs::read(scratch.file(&written)).unwrap();
+        let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+        // In pcapng the interface follows the section header.
+        let at = if at == 0 { word(4) as usize + 12 } else { at };
+        assert_eq!(word(at), 90, "{written}");
+    }
+}
+
 /// A name that only hides the file is one.
 #[test]
 fn hidden_files_are_recorded() {

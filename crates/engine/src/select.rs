@@ -39,12 +39,15 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// Returns the longest captured length in bytes; 0 for no limit.
+    pub fn longest(&self) -> u32 {
+        if let Some(Slice::Bytes(bytes)) = self.slice { bytes } else { 0 }
+    }
+
     /// Returns the snapshot length that ports must deliver; 0 for all.
     pub fn snap(&self) -> u32 {
-        match (self.shard, self.dedup, self.slice) {
-            (None, None, Some(Slice::Bytes(bytes))) if self.also.is_empty() => bytes,
-            _ => 0,
-        }
+        let sees_all = self.shard.is_some() || self.dedup.is_some() || !self.also.is_empty();
+        if sees_all { 0 } else { self.longest() }
     }
 }
 

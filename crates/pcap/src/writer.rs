@@ -148,6 +148,17 @@ impl Writer {
         self
     }
 
+    /// Sets the longest captured length that headers state, in bytes, if frames were truncated to it; 0 for no limit. A
+    /// pcapng interface states its own snap length if that is shorter.
+    #[must_use]
+    pub fn snap(mut self, bytes: u32) -> Self {
+        match &mut self.encoding {
+            Encoding::Pcap(records) => records.snap = bytes,
+            Encoding::Pcapng(blocks) => blocks.snap = bytes,
+        }
+        self
+    }
+
     /// Returns whether the previous content of the file is still unchanged.
     pub fn is_older(&self) -> bool {
         self.output.is_older()
@@ -233,7 +244,9 @@ impl Writer {
             && !records.is_begun()
             && view.interfaces.windows(2).any(|pair| Kind::of(&pair[0]) != Kind::of(&pair[1]))
         {
-            self.encoding = Encoding::Pcapng(Box::new(Blocks::new()));
+            let mut blocks = Box::new(Blocks::new());
+            blocks.snap = records.snap;
+            self.encoding = Encoding::Pcapng(blocks);
         }
         match &mut self.encoding {
             Encoding::Pcap(records) => records.write(&mut self.output, &mut self.counts, view),
@@ -317,6 +330,11 @@ impl Sink for Writer {
         }
         account.add(Count::TimeBeyond, beyond).add(Count::CommentsForgotten, forgotten);
     }
+}
+
+/// Returns the shorter of two snap lengths; 0 for no limit.
+fn shorter(one: u32, other: u32) -> u32 {
+    if one == 0 || (1..one).contains(&other) { other } else { one }
 }
 
 /// Writes `bytes`, which end with the last of `frames` frames; `end_of(n)` is the end of the first `n` frames. After a

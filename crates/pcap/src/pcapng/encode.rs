@@ -68,13 +68,13 @@ impl Encoder {
         copy(options, NATIVE, &[], to);
     }
 
-    /// Appends an interface: the metadata of its origin, else what is known here. `comments` are further ones,
-    /// encoded.
-    pub(crate) fn interface(&mut self, interface: &Interface, origin: Option<&Origin>, comments: &[u8]) {
+    /// Appends an interface with a snap length: the metadata of its origin, else what is known here. `comments` are
+    /// further ones, encoded.
+    pub(crate) fn interface(&mut self, interface: &Interface, snap: u32, origin: Option<&Origin>, comments: &[u8]) {
         let start = self.begin(block::INTERFACE);
         self.bytes.extend(interface.link.0.to_ne_bytes());
         self.bytes.extend(0u16.to_ne_bytes());
-        self.bytes.extend(interface.snap.to_ne_bytes());
+        self.bytes.extend(snap.to_ne_bytes());
         match origin {
             Some(origin) => self.bytes.extend_from_slice(&origin.options),
             None => {

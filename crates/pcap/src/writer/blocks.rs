@@ -1,6 +1,6 @@
 //! Writes pcapng: interfaces as they appear, frames with their metadata, statistics at the end.
 
-use super::{Counts, Failure, put};
+use super::{Counts, Failure, put, shorter};
 use crate::file::Output;
 use crate::origin::{Notes, Origin, Statistics};
 use crate::pcapng::Encoder;
@@ -16,6 +16,8 @@ pub(super) struct Blocks {
     /// Comments on the section.
     pub comments: Vec<String>,
     begun: bool,
+    /// Longest captured length in bytes, if not 0.
+    pub snap: u32,
     /// Sections of input files whose comments are in the file, by the address of their options, which stay in memory
     /// as long as the interfaces.
     sections: HashSet<usize>,
@@ -51,6 +53,7 @@ impl Blocks {
             encoder: Encoder::new(),
             comments: Vec::new(),
             begun: false,
+            snap: 0,
             sections: HashSet::new(),
             files: Vec::new(),
             ids: Vec::new(),
@@ -63,7 +66,7 @@ impl Blocks {
 
     /// Returns the state for the next file: with the user's comments, and nothing written.
     pub(super) fn for_next_file(&self) -> Self {
-        Blocks { comments: self.comments.clone(), ..Blocks::new() }
+        Blocks { comments: self.comments.clone(), snap: self.snap, ..Blocks::new() }
     }
 
     /// Returns the number of blocks without frames written.
@@ -214,7 +217,7 @@ impl Blocks {
                 self.encoder.comments(&origin.section, &mut comments);
             }
         }
-        self.encoder.interface(interface, origin.as_deref(), &comments);
+        self.encoder.interface(interface, shorter(self.snap, interface.snap), origin.as_deref(), &comments);
         let (name, from_file) = (interface.name.clone(), interface.stamp == StampSource::File);
         let fcs = origin.as_ref().map_or(0, |origin| u32::from(origin.fcs));
         self.seen.push(InterfaceTimes { name, origin, from_file, fcs, first: Nanos::MAX, last: Nanos::ZERO });

@@ -43,6 +43,8 @@ impl std::fmt::Display for Kind {
 pub(super) struct Records {
     /// True to write microseconds.
     micros: bool,
+    /// Longest captured length in bytes, if not 0.
+    pub snap: u32,
     /// Kind of the frames, once known.
     kind: Option<Kind>,
     begun: bool,
@@ -54,12 +56,12 @@ pub(super) struct Records {
 
 impl Records {
     pub(super) fn new(micros: bool) -> Self {
-        Records { micros, kind: None, begun: false, scratch: Vec::new(), kinds: Vec::new() }
+        Records { micros, snap: 0, kind: None, begun: false, scratch: Vec::new(), kinds: Vec::new() }
     }
 
     /// Returns the state for the next file, with frames of the same kind.
     pub(super) fn for_next_file(&self) -> Self {
-        Records { kind: self.kind, kinds: self.kinds.clone(), ..Records::new(self.micros) }
+        Records { kind: self.kind, kinds: self.kinds.clone(), snap: self.snap, ..Records::new(self.micros) }
     }
 
     /// Returns the number of headers written.
@@ -84,6 +86,9 @@ impl Records {
         let mut header = pcap::file_header(kind.link, kind.fcs);
         if self.micros {
             header[..4].copy_from_slice(&pcap::MAGIC_MICROS.to_ne_bytes());
+        }
+        if self.snap > 0 {
+            header[16..20].copy_from_slice(&self.snap.to_ne_bytes());
         }
         put(output, &header, counts, 0, |_| 0)
     }

@@ -24,7 +24,7 @@ impl Args {
         }
         if self.recording.is_wanted(path, self.analysis.rotate()) {
             let (comments, threads) = (self.comments.clone(), self.compress_threads.into());
-            let of = FileProperties { format, comments, threads, is_indexed: self.index };
+            let of = FileProperties { format, comments, snap: asked.write.longest(), threads, is_indexed: self.index };
             let opened = self.recording.open(path, of, self.analysis.rotate());
             let (recording, folder) = opened.with_context(|| format!("cannot write {path}"))?;
             return Ok((self.trigger.before(Box::new(recording))?, Some(folder)));
@@ -56,7 +56,7 @@ impl Args {
         let output = opening(path, || Output::open(path)?.threads(self.compress_threads.into()))
             .with_context(|| format!("cannot write {path}"))?;
         let folder = output.folder().map(OwnedFd::try_clone).transpose()?;
-        let mut writer = Writer::new(output, format).or_pcapng(may_change);
+        let mut writer = Writer::new(output, format).or_pcapng(may_change).snap(asked.write.longest());
         for comment in &self.comments {
             writer.comment(comment);
         }

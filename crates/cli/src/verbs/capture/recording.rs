@@ -43,6 +43,8 @@ pub(super) struct RecordingArgs {
 pub(super) struct FileProperties {
     pub format: Format,
     pub comments: Vec<String>,
+    /// Longest captured length in bytes, if not 0.
+    pub snap: u32,
     /// Threads that compress it.
     pub threads: usize,
     /// Write an index of it.
@@ -115,10 +117,10 @@ impl RecordingArgs {
         of: FileProperties,
         rotate: Option<f64>,
     ) -> anyhow::Result<(Recording, OwnedFd)> {
-        let FileProperties { format, comments, threads, is_indexed } = of;
+        let FileProperties { format, comments, snap, threads, is_indexed } = of;
         // Opens every file of the recording, and its index.
         let open = move |partial: &mut PartialFile| -> std::io::Result<Box<dyn Sink>> {
-            let mut writer = Writer::new(partial.output().threads(threads)?, format).since(partial.before());
+            let mut writer = Writer::new(partial.output().threads(threads)?, format).since(partial.before()).snap(snap);
             for comment in &comments {
                 writer.comment(comment);
             }
