@@ -170,7 +170,9 @@ pub fn run(mut args: Args) -> anyhow::Result<Exit> {
     let is_piped = args.write.as_deref() == Some("-");
     failure.take_if(|error: &mut SinkError| is_piped && error.reason.kind() == ErrorKind::BrokenPipe);
     let is_output = is_piped || args.print.is_wanted();
-    let report = FindJson::new(&asked, &search, &notes, &ledger, began.elapsed(), (stop.is_requested(), is_whole));
+    let is_stopped = stop.is_requested();
+    let mut report = FindJson::new(&asked, &search, &notes, &ledger, began.elapsed(), (is_stopped, is_whole));
+    report.failure = failure.as_ref().map(ToString::to_string);
     args.conclude(&report, is_output)?;
     if let Some(failure) = &failure {
         fail(failure);

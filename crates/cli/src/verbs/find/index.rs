@@ -106,7 +106,9 @@ fn make_one(path: &str) -> Result<IndexResult, IndexingError> {
     let file = Arc::new(open_regular(path)?);
     let name = format!("{path}{ENDING}");
     if let Ok(index) = open_regular(&name)
-        && choose_from(&index, &file, |_| Ok(false)).is_ok()
+        && let Ok(parts) = choose_from(&index, &file, |_| Ok(false))
+        // That of a file that is cut off has no end; that of a killed recorder is older than its file.
+        && (parts.is_complete || index.metadata()?.modified()? > file.metadata()?.modified()?)
     {
         return Ok(IndexResult::Before);
     }

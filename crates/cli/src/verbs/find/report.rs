@@ -144,6 +144,8 @@ pub(super) struct FindJson<'a> {
     /// Matching packets that were not written, by reason.
     drops: BTreeMap<&'static str, u64>,
     events: &'a [String],
+    /// Why the output is incomplete.
+    pub failure: Option<String>,
 }
 
 impl<'a> FindJson<'a> {
@@ -195,6 +197,7 @@ impl<'a> FindJson<'a> {
             period: period(asked.from.0, asked.last.0.saturating_add(1)),
             drops: drops.collect(),
             events: &notes.all,
+            failure: None,
         }
     }
 
