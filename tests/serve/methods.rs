@@ -1,15 +1,15 @@
 //! Measurements with every method at the ports of a server.
 
 use super::server::Server;
-use linerate_tests::support::wait_until;
+use linerate_tests::support::{judge, wait_until};
 use serde_json::{Value, json};
 
 /// A device under test that forwards 2 Mbit/s and queues 20 frames.
 const SLOW: &str = "&rate=2mbps&queue=20";
 
-/// Builds a request for both ports, with further members.
+/// Builds a request for both ports, with further members. A busy machine receives late.
 fn asked(more: Value) -> Value {
-    let mut asked = json!({"to": "p1", "check": "p2", "size": "128", "settle": 0.02});
+    let mut asked = json!({"to": "p1", "check": "p2", "size": "128", "settle": 0.3});
     if let (Some(asked), Value::Object(more)) = (asked.as_object_mut(), more) {
         asked.extend(more);
     }
@@ -50,9 +50,14 @@ fn back_to_back_recovery_and_reset_are_measured() {
     let bursts = tests("back-to-back");
     let (found, throughput) = (&bursts["bursts"], bursts["results"][0]["lower"].as_f64());
     assert!(throughput > Some(500.0) && throughput < Some(2500.0), "{bursts}");
-    // At least the queue, plus what leaves it during the burst; a busy machine sends less densely.
-    let longest = found["mean"].as_f64();
-    assert!(longest >= Some(20.0) && longest < Some(1000.0), "{found}");
+    // At least the queue, plus what leaves it during the burst; a busy machine sends less densely, or late, which the
+    // report states instead of a result.
+    let (longest, tester) = (found["mean"].as_f64(), &found["tester"]);
+    if judge(tester.is_null(), &format!("back-to-back: {tester}")) {
+        assert!(longest >= Some(20.0) && longest < Some(1000.0), "{found}");
+    } else {
+        assert!(longest.is_none() && tester.as_str().is_some_and(|why| why.contains("late")), "{found}");
+    }
     let recovery = tests("recovery");
     let run = &recovery["recovery"]["runs"][0][0];
     assert!(run["seconds"].as_f64() < Some(0.25), "{}", recovery["recovery"]);
