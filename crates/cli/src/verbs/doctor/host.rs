@@ -35,8 +35,11 @@ const UDP_CAUSES: [(&str, &str, &[&str]); 5] = [
     ),
     (
         "SndbufErrors",
-        "a program sends faster than its socket buffer empties (SO_SNDBUF)",
-        &["sysctl -w net.core.wmem_max=26214400 net.core.wmem_default=26214400"],
+        "a qdisc was full (then also Ip.OutDiscards), or a program sends faster than its socket buffer empties (SO_SNDBUF)",
+        &[
+            "tc -s qdisc show   # dropped: shape the sender, or raise limit or txqueuelen",
+            "sysctl -w net.core.wmem_max=26214400 net.core.wmem_default=26214400",
+        ],
     ),
     (
         "MemErrors",
@@ -224,17 +227,20 @@ fn tcp(machine: &Machine) -> Option<Finding> {
 }
 
 fn ip(machine: &Machine) -> Option<Finding> {
-    let why = [
-        "no drops by routing, header checks or reassembly",
-        "no route, invalid header, reverse path filter, or missing fragment",
-    ];
-    let finding = layer(machine, &counters(machine), &IP_RECEIVED, &IP_DROPS, "packets", why)?;
-    let has_drops = finding.severity > Severity::Ok;
-    Some(if has_drops {
-        finding.remedy("nstat -az | grep -E 'Discard|Err|Fail|NoRoute|Filter|Trunc'")
-    } else {
-        finding
-    })
+    let found = counters(machine);
+    let most = dropped_by(&found, &IP_DROPS).first().map_or("", |(name, _)| *name);
+    let is_sending = most.ends_with("OutDiscards");
+    let cause = match is_sending {
+        true => "a qdisc was full (see qdisc of the interface), or a firewall rule dropped outgoing packets",
+        false => "no route, invalid header, reverse path filter, or missing fragment",
+    };
+    let why = ["no drops by routing, header checks or reassembly", cause];
+    let finding = layer(machine, &found, &IP_RECEIVED, &IP_DROPS, "packets", why)?;
+    let command = match is_sending {
+        true => "tc -s qdisc show   # dropped",
+        false => "nstat -az | grep -E 'Discard|Err|Fail|NoRoute|Filter|Trunc'",
+    };
+    Some(if finding.severity > Severity::Ok { finding.remedy(command) } else { finding })
 }
 
 /// Columns of `/proc/net/stat/nf_conntrack` that count dropped packets or connections.

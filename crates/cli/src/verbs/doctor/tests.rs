@@ -280,7 +280,7 @@ fn host_with_drops() {
             ("proc/uptime", "90000.12 170000.00"),
             (
                 "proc/net/snmp",
-                "Ip: Forwarding InReceives InDiscards\nIp: 2 50000 0\nTcp: MaxConn InSegs InErrs\nTcp: -1 40000000 30\n\
+                "Ip: Forwarding InReceives OutDiscards\nIp: 2 50000 40\nTcp: MaxConn InSegs InErrs\nTcp: -1 40000000 30\n\
                  Udp: InDatagrams NoPorts InErrors RcvbufErrors SndbufErrors InCsumErrors IgnoredMulti MemErrors\n\
                  Udp: 165 70 9901 9835 40 55 80 7",
             ),
