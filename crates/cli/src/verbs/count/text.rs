@@ -76,11 +76,9 @@ fn explanation(subject: &CountedPorts, counts: &CountSnapshot) -> String {
     let time = match recorded {
         0 => of_run,
         all if all == ports().count() => of_frames.to_owned(),
-        _ => format!("{of_run}, those of files over {of_frames}"),
+        _ => format!("{of_run}, of files over {of_frames}"),
     };
-    format!(
-        "means over {time}; peak: maximum of one second, at least the mean; size: min / mean / max with FCS; bytes: without FCS"
-    )
+    format!("means over {time}\n  peak: highest second; size: min / mean / max with FCS; bytes: without FCS")
 }
 
 fn sizes(subject: &CountedPorts, counts: &CountSnapshot) -> String {
