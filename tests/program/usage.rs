@@ -353,6 +353,8 @@ fn capture_files_can_be_arguments() {
         let missing = scratch.file("missing.pcap");
         run(&[verb, &missing]).with_status(2).says(&format!("{missing}: no such file"));
         run(&[verb, "-i", "lo", &file]).with_status(2).says("a file in place of the filter");
+        run(&[verb, "-i", "lo", "3600"]).with_status(2).says("3600: a number in place of the filter; as the value");
+        run(&[verb, "-i", "lo", "10.0.0.1"]).with_status(2).says("write host 10.0.0.1");
     }
     let records = scratch.file("flows.jsonl");
     run(&["flows", "-q", &file, "-w", &records]).good();

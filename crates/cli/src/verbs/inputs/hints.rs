@@ -45,7 +45,21 @@ pub(super) fn is_directory(words: &[String], is_first: bool) -> bool {
 pub(super) fn misplaced(words: &[String], is_port: fn(&str) -> bool) -> Option<String> {
     let mut words = words.iter().filter(|word| !is_port(word));
     let (word, is_only) = (words.next()?, words.next().is_none());
-    misplaced_file(word).or_else(|| misspelled_interface(word).filter(|_| is_only))
+    misplaced_file(word).or_else(|| misspelled_interface(word).or_else(|| stray_value(word)).filter(|_| is_only))
+}
+
+/// Returns an error for an address without `host`, or for a number that is the value of an option, as after `-t`.
+fn stray_value(word: &str) -> Option<String> {
+    if word.parse::<std::net::IpAddr>().is_ok() {
+        return Some(format!("{word}: an address in place of the filter; write host {word}"));
+    }
+    let number = word.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    number.parse::<f64>().is_ok().then(|| {
+        format!(
+            "{word}: a number in place of the filter; as the value of an option write -T {word} (duration), -c {word} \
+             (packets) or --OPTION={word}"
+        )
+    })
 }
 
 /// Returns an error if the first word looks like a capture file that does not exist.
