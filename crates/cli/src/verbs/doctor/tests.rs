@@ -317,7 +317,11 @@ fn virtio_guest() {
             ("proc/cpuinfo", "flags : fpu tsc hypervisor"),
             ("proc/stat", "cpu  1000 0 1000 7000 0 0 0 1000 0 0"),
             // Damaged datagrams: larger buffers do not help.
-            ("proc/net/snmp", "Udp: InDatagrams InErrors RcvbufErrors InCsumErrors\nUdp: 1000 50 0 50"),
+            (
+                "proc/net/snmp",
+                "Ip: InReceives InHdrErrors OutDiscards\nIp: 1000 20 3\n\
+                 Udp: InDatagrams InErrors RcvbufErrors InCsumErrors\nUdp: 1000 50 0 50",
+            ),
             ("sys/class/net/eth0/device/modalias", "virtio:d00000001v00001AF4"),
             ("sys/class/net/eth0/queues/rx-0/rps_cpus", "00"),
             ("sys/class/net/eth0/queues/tx-0/xps_cpus", "00"),
